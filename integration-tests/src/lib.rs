@@ -1,0 +1,1 @@
+//! harvest-integration-tests

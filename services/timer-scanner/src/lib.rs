@@ -1,0 +1,1 @@
+//! harvest-timer-scanner

@@ -1,0 +1,1 @@
+//! harvest-fleet-config

@@ -1,0 +1,82 @@
+//! Commands: what workflow code asked for in one workflow task, in the order it asked.
+
+use crate::event::SideEffectKind;
+use crate::payload::{Failure, Payload};
+use crate::retry::RetryPolicy;
+use harvest_ids::{ActivityId, ActivityType, DurationMs, EventId, TaskQueue, TimerName, WorkflowId, WorkflowType};
+
+/// One thing that workflow code asked for.
+///
+/// A command that refers to something that an earlier command of the same task created names it by the event id it will have:
+/// the events of a decision follow its `WorkflowTaskCompleted` in the order of its commands, one event each, so the SDK knows them.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Run an activity.
+    ScheduleActivity(ScheduleActivity),
+    /// Ask a scheduled activity to stop.
+    CancelActivity { activity_id: ActivityId },
+    /// Start a durable timer.
+    StartTimer { timer_id: TimerName, duration: DurationMs },
+    /// Stop the timer that event `started` started.
+    CancelTimer { started: EventId },
+    /// Record a value taken from outside.
+    RecordSideEffect { kind: SideEffectKind, name: Option<String>, value: Payload },
+    /// Record a note of the SDK.
+    RecordMarker { name: String, details: Option<Payload> },
+    /// Start a child run.
+    StartChildWorkflow(StartChildWorkflow),
+    /// Ask a child to cancel itself.
+    CancelChildWorkflow { started: EventId },
+    /// End with a result. Must be the last command.
+    CompleteWorkflow { output: Payload },
+    /// End with a failure. Must be the last command.
+    FailWorkflow { failure: Failure },
+    /// End because cancelling was asked for. Must be the last command.
+    CancelWorkflow { reason: String },
+    /// End by starting a successor. Must be the last command.
+    ContinueAsNew { input: Payload, workflow_type: Option<WorkflowType>, task_queue: Option<TaskQueue> },
+}
+
+/// The call site's wishes for an activity; what is absent falls back: worker's floor, then implicit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScheduleActivity {
+    /// The function.
+    pub activity_type: ActivityType,
+    /// The argument.
+    pub input: Payload,
+    /// The queue, or the run's own.
+    pub task_queue: Option<TaskQueue>,
+    /// Options of the call site and of the activity's attribute, resolved by the SDK.
+    pub options: ActivityOptions,
+}
+
+/// Options of an activity, each absent unless somebody set it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ActivityOptions {
+    /// How it is retried; [`RetryPolicy::default`] when absent.
+    pub retry: Option<RetryPolicy>,
+    /// The longest one attempt may take.
+    pub start_to_close: Option<DurationMs>,
+    /// The longest the first attempt may wait in the queue.
+    pub schedule_to_start: Option<DurationMs>,
+    /// The longest silence between heartbeats.
+    pub heartbeat_timeout: Option<DurationMs>,
+}
+
+/// A child as its parent wants it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StartChildWorkflow {
+    /// The child's function.
+    pub workflow_type: WorkflowType,
+    /// The child's business key.
+    pub workflow_id: WorkflowId,
+    /// The queue, or the parent's own.
+    pub task_queue: Option<TaskQueue>,
+    /// The argument.
+    pub input: Payload,
+    /// The child's execution timeout.
+    pub execution_timeout: Option<DurationMs>,
+    /// The parent does not wait for its outcome.
+    pub detached: bool,
+}
+

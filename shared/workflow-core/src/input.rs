@@ -1,0 +1,130 @@
+//! Inputs: anything that reaches a run.
+
+use crate::command::Command;
+use crate::limits::Limits;
+use crate::message::{ChildOutcome, Message};
+use crate::payload::{Failure, Payload};
+use crate::record::{Dispatch, WorkflowTaskFailure};
+use crate::event::WorkflowStarted;
+use harvest_ids::{ActivityId, Attempt, DurationMs, EventId, ExecutionId, RequestId, SignalName, Timestamp, WorkerId};
+
+/// Time, randomness and bounds of one decision.
+#[derive(Debug, Clone)]
+pub struct Env<'a> {
+    /// The owner's clock. May go backwards: only timestamps notice.
+    pub now: Timestamp,
+    /// 64 fresh random bits; the core derives all jitter and new ids from them, deterministically.
+    pub random: u64,
+    /// The bounds in force.
+    pub limits: &'a Limits,
+    /// The version of the configuration that `limits` come from: (generation, number).
+    pub config_version: (u64, u64),
+}
+
+/// Anything that reaches a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// Become a run. The engine has checked that no open run holds the business key; only valid on [`crate::state::State::empty`].
+    /// `carried` is what a predecessor handed over: unread signals in order and the chain's request ids, oldest first.
+    Start { started: Box<WorkflowStarted>, carried: Carried },
+    /// Somebody sends a signal.
+    Signal { name: SignalName, payload: Payload, request_id: Option<RequestId> },
+    /// Somebody asks the run to cancel itself.
+    RequestCancel { reason: String, request_id: Option<RequestId> },
+    /// Somebody ends the run.
+    Terminate { reason: String, request_id: Option<RequestId> },
+    /// A worker takes the pending workflow task.
+    StartWorkflowTask { dispatch: Dispatch },
+    /// A worker has decided. `seen` is the last event id it had.
+    CompleteWorkflowTask(Box<CompleteWorkflowTask>),
+    /// A worker could not decide.
+    FailWorkflowTask { token: TaskToken, worker_id: WorkerId, cause: WorkflowTaskFailure },
+    /// A worker takes the pending attempt of an activity.
+    StartActivity { activity_id: ActivityId, dispatch: Dispatch },
+    /// An attempt ended.
+    CloseActivity { token: TaskToken, worker_id: WorkerId, outcome: ActivityOutcome },
+    /// A running attempt reports progress.
+    Heartbeat { token: TaskToken, worker_id: WorkerId, details: Option<Payload> },
+    /// A worker announces that it is running the attempt. Writes nothing unless the attempt's start was lost with the previous owner: then it is adopted.
+    AnnounceActivity { token: TaskToken, worker_id: WorkerId },
+    /// The worker of the attempt has been silent for too long.
+    ActivityLost { activity_id: ActivityId, attempt: Attempt },
+    /// Look at the clock: everything due at `env.now` happens, in order of its deadline.
+    Wake,
+    /// A message from another run.
+    Message(Box<Message>),
+}
+
+/// What a successor inherits.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Carried {
+    /// Unread signals in the order they arrived.
+    pub signals: Vec<CarriedSignal>,
+    /// The chain's remembered request ids with when they were seen, oldest first.
+    pub request_ids: Vec<(RequestId, Timestamp)>,
+    /// Cancelling was asked for and the predecessor did not see it.
+    pub cancel_requested: Option<String>,
+}
+
+/// One unread signal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CarriedSignal {
+    /// Its name.
+    pub name: SignalName,
+    /// Its payload.
+    pub payload: Payload,
+    /// The id it was sent with.
+    pub request_id: Option<RequestId>,
+}
+
+/// Names one dispatch of one attempt of a task: opaque to workers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskToken {
+    /// The run.
+    pub execution_id: ExecutionId,
+    /// The activity, or `None` for a workflow task.
+    pub activity_id: Option<ActivityId>,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// Which dispatch of it.
+    pub dispatch: Dispatch,
+}
+
+/// A worker's decision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompleteWorkflowTask {
+    /// The task it answers.
+    pub token: TaskToken,
+    /// The session that answers: must be the one that got the task.
+    pub worker_id: WorkerId,
+    /// The worker's build.
+    pub build_id: String,
+    /// The worker's SDK.
+    pub sdk: String,
+    /// Signals that workflow code took, by their event.
+    pub consumed_signals: Vec<EventId>,
+    /// What it asked for, in order.
+    pub commands: Vec<Command>,
+}
+
+/// How an attempt of an activity ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ActivityOutcome {
+    /// With a result.
+    Completed(Payload),
+    /// With a failure; `retry_after` overrides the next delay.
+    Failed { failure: Failure, retry_after: Option<DurationMs> },
+    /// Because cancelling was asked for.
+    Cancelled,
+    /// The worker is draining and gives the task back untried: the attempt does not count.
+    Released,
+}
+
+impl From<ChildOutcome> for Result<Payload, Failure> {
+    fn from(outcome: ChildOutcome) -> Self {
+        match outcome {
+            ChildOutcome::Completed(output) => Ok(output),
+            ChildOutcome::Failed(failure) => Err(failure),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Messages between runs, which may live on different shards.
+//!
+//! A message is an outbox row of the batch that decided it, delivered at least once and in order per (source, target), removed when
+//! the target has committed it. Every kind has a natural key that the target's state remembers, so a repetition changes nothing.
+
+use crate::event::{ChildWorkflow, Parent};
+use crate::payload::{Failure, Payload};
+use harvest_ids::{DurationMs, EventId, ExecutionId, Namespace};
+
+/// One message to another run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The run that sent it.
+    pub source: ExecutionId,
+    /// The run that it is for. For [`MessageBody::StartChild`] the run that it creates.
+    pub target: ExecutionId,
+    /// What it says.
+    pub body: MessageBody,
+}
+
+/// What a message says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MessageBody {
+    /// Parent to child: be started. Natural key: the target's execution id. A refusal travels back as [`MessageBody::ChildStartRefused`].
+    StartChild { namespace: Namespace, child: Box<ChildWorkflow>, parent: Parent, workflow_task_timeout: DurationMs },
+    /// Child to parent: you may not have me (another run holds the id, ...). Natural key: `initiated`.
+    ChildStartRefused { initiated: EventId, failure: Failure },
+    /// Child to parent: I ended. Sent by the last run of the child's chain. Natural key: `initiated`.
+    ChildClosed { initiated: EventId, outcome: ChildOutcome },
+    /// Parent to child: cancel yourself. Follows the child's chain. Natural key: asking twice is asking once.
+    CancelChild { reason: String },
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChildOutcome {
+    /// With a result.
+    Completed(Payload),
+    /// Otherwise; the failure's type says how.
+    Failed(Failure),
+}
