@@ -79,4 +79,3 @@ pub struct StartChildWorkflow {
     /// The parent does not wait for its outcome.
     pub detached: bool,
 }
-

@@ -36,11 +36,18 @@ pub enum Reply {
     /// The input repeats an earlier one (request id, stale wake, redelivered message): nothing changed.
     Duplicate,
     /// The workflow task was taken: give the worker the events after what it has.
-    WorkflowTask { attempt: Attempt, /// The last event of the history that the worker must have.
-        last_event: EventId, /// Where the previous decision's worker stood: a sticky worker has everything up to and including this event's decision.
-        previous_decision: EventId, timeout: DurationMs },
+    WorkflowTask {
+        attempt: Attempt,
+        /// The last event of the history that the worker must have.
+        last_event: EventId,
+        /// Where the previous decision's worker stood: a sticky worker has everything up to and including this event's decision.
+        previous_decision: EventId,
+        timeout: DurationMs,
+    },
     /// The activity attempt was taken. `durable_first`: the start must be committed before the worker gets it.
     ActivityTask { attempt: Attempt, durable_first: bool },
+    /// The decision would have closed the run over news that it had not seen: the task is ready again, with that news.
+    TryAgain,
     /// A heartbeat or announcement was accepted; whether the attempt should stop.
     Progress { cancel_requested: bool },
 }
@@ -73,6 +80,15 @@ pub enum Reject {
         /// What is wrong and what is allowed.
         message: String,
     },
+    /// A decision as a whole is malformed (a signal that it cannot have taken); the workflow task fails and is tried again.
+    #[error("malformed decision: {message}")]
+    BadDecision {
+        /// What is wrong and what is allowed.
+        message: String,
+    },
+    /// A start of a run that another request has started already.
+    #[error("the run was already started by another request")]
+    AlreadyStarted,
     /// A bound was reached.
     #[error("{limit} reached: {found} of at most {allowed}")]
     Limit {

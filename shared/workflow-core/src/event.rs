@@ -4,7 +4,10 @@
 
 use crate::payload::{Failure, Payload};
 use crate::retry::RetryPolicy;
-use harvest_ids::{ActivityId, ActivityType, Attempt, DurationMs, EventId, ExecutionId, Namespace, RequestId, SignalName, TaskQueue, TimerName, Timestamp, WorkerId, WorkflowId, WorkflowType};
+use harvest_ids::{
+    ActivityId, ActivityType, Attempt, DurationMs, EventId, ExecutionId, Namespace, RequestId, SignalName, TaskQueue, TimerName, Timestamp, WorkerId,
+    WorkflowId, WorkflowType,
+};
 
 /// One numbered fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +107,27 @@ pub struct WorkflowStarted {
     pub workflow_task_timeout: DurationMs,
     /// The `config_version` whose limits were used: (generation, number).
     pub config_version: (u64, u64),
+}
+
+impl WorkflowStarted {
+    /// The first event of a child run, as its parent's start message asks for it. The owner sets `config_version` when it decides.
+    pub fn of_child(namespace: &Namespace, child: &ChildWorkflow, parent: &Parent, workflow_task_timeout: DurationMs) -> Self {
+        Self {
+            namespace: namespace.clone(),
+            workflow_type: child.workflow_type.clone(),
+            workflow_id: child.workflow_id.clone(),
+            execution_id: child.execution_id,
+            first_execution_id: child.execution_id,
+            continued_from: None,
+            parent: Some(parent.clone()),
+            task_queue: child.task_queue.clone(),
+            input: child.input.clone(),
+            request_id: None,
+            execution_timeout: child.execution_timeout,
+            workflow_task_timeout,
+            config_version: (0, 0),
+        }
+    }
 }
 
 /// The run that a child belongs to.

@@ -1,11 +1,11 @@
 //! Inputs: anything that reaches a run.
 
 use crate::command::Command;
+use crate::event::WorkflowStarted;
 use crate::limits::Limits;
 use crate::message::{ChildOutcome, Message};
 use crate::payload::{Failure, Payload};
 use crate::record::{Dispatch, WorkflowTaskFailure};
-use crate::event::WorkflowStarted;
 use harvest_ids::{ActivityId, Attempt, DurationMs, EventId, ExecutionId, RequestId, SignalName, Timestamp, WorkerId};
 
 /// Time, randomness and bounds of one decision.

@@ -7,13 +7,20 @@
 //! `bytes` and `thiserror` only.
 
 pub mod command;
+pub mod decide;
 pub mod decision;
 pub mod event;
 pub mod input;
 pub mod limits;
+pub mod machine;
+pub mod measure;
 pub mod message;
 pub mod payload;
 pub mod projection;
+mod random;
 pub mod record;
 pub mod retry;
 pub mod state;
+
+pub use decide::decide;
+pub use state::{State, Status};

@@ -39,6 +39,14 @@ pub enum Control {
     ActivityHeartbeat { at: Timestamp, activity_id: ActivityId, attempt: Attempt, details: Option<Payload> },
     /// A request id was seen by the chain, with the answer it got (for signals: the event exists; for cancel: it was asked).
     RequestSeen { at: Timestamp, request_id: RequestId },
+    /// The worker gave a running attempt back untried: it waits again under the same number.
+    ActivityAttemptReleased { at: Timestamp, activity_id: ActivityId, attempt: Attempt },
+    /// The back-off of an activity is over: `attempt` waits for a worker.
+    ActivityRetryDue { at: Timestamp, activity_id: ActivityId, attempt: Attempt },
+    /// The back-off of the workflow task is over: `attempt` waits for a worker.
+    WorkflowTaskRetryDue { at: Timestamp, attempt: Attempt },
+    /// The `count` oldest remembered request ids were forgotten, because the memory of the chain is bounded.
+    RequestsForgotten { at: Timestamp, count: u32 },
     /// A message of this run's child or to it was settled, so that its repetition changes nothing.
     ChildStartConfirmed { at: Timestamp, started: harvest_ids::EventId },
 }
@@ -54,4 +62,7 @@ pub enum WorkflowTaskFailure {
     Panicked { message: String },
     /// Workflow code did not come to rest in time, or the worker could not run it.
     WorkerError { message: String },
+    /// The decision would have closed the run while a signal or a cancel request that it had not seen was waiting. It is tried
+    /// again at once with the news, and does not count for back-off.
+    UnseenNews,
 }

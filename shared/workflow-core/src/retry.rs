@@ -36,12 +36,26 @@ pub enum Jitter {
 impl RetryPolicy {
     /// `attempts` tries, the delay doubling from `initial` up to 5 minutes.
     pub const fn exponential(attempts: u32, initial: DurationMs) -> Self {
-        Self { max_attempts: attempts, initial_interval: initial, backoff_coefficient: 2.0, max_interval: DurationMs::from_millis_const(300_000), non_retryable_errors: Vec::new(), jitter: Jitter::Full }
+        Self {
+            max_attempts: attempts,
+            initial_interval: initial,
+            backoff_coefficient: 2.0,
+            max_interval: DurationMs::from_millis_const(300_000),
+            non_retryable_errors: Vec::new(),
+            jitter: Jitter::Full,
+        }
     }
 
     /// `attempts` tries, always `delay` apart.
     pub const fn fixed(attempts: u32, delay: DurationMs) -> Self {
-        Self { max_attempts: attempts, initial_interval: delay, backoff_coefficient: 1.0, max_interval: delay, non_retryable_errors: Vec::new(), jitter: Jitter::None }
+        Self {
+            max_attempts: attempts,
+            initial_interval: delay,
+            backoff_coefficient: 1.0,
+            max_interval: delay,
+            non_retryable_errors: Vec::new(),
+            jitter: Jitter::None,
+        }
     }
 
     /// The delay before the try after `failed`, in milliseconds, or `None` when `failed` was the last.

@@ -1,0 +1,26 @@
+//! A running attempt reports progress.
+
+use super::Emitter;
+use super::activity_attempt::{adopt, current_attempt};
+use super::commands::check_payload;
+use crate::decision::{Reject, Reply};
+use crate::input::TaskToken;
+use crate::payload::Payload;
+use crate::record::Control;
+use harvest_ids::WorkerId;
+
+/// Written down only when somebody can notice: there are details to keep, or a heartbeat timeout to put off.
+pub(super) fn heartbeat(emitter: &mut Emitter<'_>, token: &TaskToken, worker_id: &WorkerId, details: Option<&Payload>) -> Result<Reply, Reject> {
+    let answer = current_attempt(emitter.state, token, worker_id)?;
+    if let Some(details) = details {
+        check_payload(details, emitter.limits)?;
+    }
+    adopt(emitter, &answer, token);
+    let activity = emitter.state.activity(answer.activity_id).expect("a current attempt has an open activity");
+    let cancel_requested = activity.is_cancel_requested();
+    if details.is_some() || activity.spec().heartbeat_timeout.is_some() {
+        let beat = Control::ActivityHeartbeat { at: emitter.at, activity_id: answer.activity_id, attempt: token.attempt, details: details.cloned() };
+        emitter.control(beat);
+    }
+    Ok(Reply::Progress { cancel_requested })
+}

@@ -1,0 +1,82 @@
+//! What follows from a state: the indexed view and the next deadline.
+
+use super::State;
+use crate::machine::activity::{ActivityDeadline, ActivityPhase};
+use crate::machine::workflow_task::WorkflowTask;
+use crate::projection::{Projection, Task, TaskKey};
+use harvest_ids::{ActivityId, EventId, Timestamp};
+use std::collections::BTreeMap;
+
+/// Something that happens by the clock alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deadline {
+    /// The started workflow task times out, or its back-off is over.
+    WorkflowTask,
+    /// Something about an activity.
+    Activity(ActivityId, ActivityDeadline),
+    /// The timer started by this event fires.
+    Timer(EventId),
+    /// The run times out.
+    Execution,
+}
+
+impl Deadline {
+    /// The place among deadlines of the same instant: by event, the end of the run last.
+    pub(crate) fn rank(&self) -> EventId {
+        match self {
+            Self::WorkflowTask => EventId(0),
+            Self::Activity(id, _) | Self::Timer(id) => *id,
+            Self::Execution => EventId(u64::MAX),
+        }
+    }
+}
+
+impl State {
+    /// What the engine keeps indexed about the run.
+    pub fn projection(&self) -> Projection {
+        Projection {
+            status: self.status(),
+            closed_at: self.closed_at(),
+            last_event: self.last_event,
+            record_count: self.record_count,
+            history_bytes: self.history_bytes,
+            due_at: self.deadlines().map(|(at, _)| at).min(),
+            tasks: self.tasks(),
+            blocked: self.deciding.block.clone(),
+        }
+    }
+
+    /// Every deadline of the run, in no particular order; none when it is closed.
+    pub fn deadlines(&self) -> impl Iterator<Item = (Timestamp, Deadline)> {
+        let started = self.started.as_deref().filter(|_| self.closed.is_none());
+        let execution = started.and_then(|started| started.execution_timeout).map(|span| (self.started_at.plus(span), Deadline::Execution));
+        let task = started.and_then(|started| self.deciding.task.deadline(started.workflow_task_timeout)).map(|at| (at, Deadline::WorkflowTask));
+        let activities = self.activities.iter().filter_map(|(id, activity)| activity.deadline().map(|(at, what)| (at, Deadline::Activity(*id, what))));
+        let timers = self.timers.iter().map(|(id, timer)| (timer.deadline, Deadline::Timer(*id)));
+        execution.into_iter().chain(task).chain(activities).chain(timers)
+    }
+
+    fn tasks(&self) -> BTreeMap<TaskKey, Task> {
+        let mut tasks = BTreeMap::new();
+        let Some(started) = self.started.as_deref().filter(|_| self.closed.is_none()) else { return tasks };
+        let queue = started.task_queue.clone();
+        match &self.deciding.task {
+            WorkflowTask::None | WorkflowTask::Backoff { .. } => {}
+            WorkflowTask::Ready { since, attempt } => {
+                tasks.insert(TaskKey::Workflow, Task { queue, attempt: *attempt, ready_at: *since, started: None });
+            }
+            WorkflowTask::Started { since, attempt, dispatch, .. } => {
+                tasks.insert(TaskKey::Workflow, Task { queue, attempt: *attempt, ready_at: *since, started: Some(dispatch.clone()) });
+            }
+        }
+        for (id, activity) in &self.activities {
+            let (attempt, ready_at, dispatch) = match &activity.phase {
+                ActivityPhase::Ready { since, attempt, .. } => (*attempt, *since, None),
+                ActivityPhase::Running { since, attempt, dispatch, .. } => (*attempt, *since, Some(dispatch.clone())),
+                ActivityPhase::Backoff { .. } => continue,
+            };
+            tasks.insert(TaskKey::Activity(*id), Task { queue: activity.spec.task_queue.clone(), attempt, ready_at, started: dispatch });
+        }
+        tasks
+    }
+}
