@@ -106,6 +106,25 @@ start_process() {
   echo "$pid $(started_at "$pid")" >"$pid_file"
 }
 
+# wait_ready WHAT PIDFILE HTTP_PORT LOG: until it answers /health/ready; at once a failure when the process has ended.
+wait_ready() {
+  local deadline
+  deadline=$(($(now) + 60))
+  until http_ok "$3" /health/ready; do
+    if not_running "$2"; then
+      tail_log "$4"
+      warn "$1 ended instead of becoming ready; its log is $4"
+      return 1
+    fi
+    if [ "$(now)" -ge "$deadline" ]; then
+      tail_log "$4"
+      warn "$1 is not ready after 60 s; its log is $4"
+      return 1
+    fi
+    sleep 0.1
+  done
+}
+
 # stop_process PIDFILE [SIGNAL [SECONDS]]: asks politely, waits, then kills.
 stop_process() {
   local pid
