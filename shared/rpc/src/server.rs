@@ -1,0 +1,155 @@
+//! A gRPC server: bound before it serves, with health and reflection, drained on shutdown.
+#![expect(clippy::disallowed_methods, reason = "deadlines and pauses of calls are counted on the runtime's own clock, which tests can stop")]
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::codegen::http;
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tonic::transport::server::TcpIncoming;
+use tonic_health::server::HealthReporter;
+
+/// The largest gRPC message, both ways. Pass it to `max_decoding_message_size` and `max_encoding_message_size` of generated servers and clients.
+pub const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
+/// How long calls in flight may take to end after shutdown was asked for.
+pub const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Why a server did not come up or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The port could not be bound.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The server ended by itself.
+    #[error("gRPC server: {0}")]
+    Serve(#[from] tonic::transport::Error),
+    /// The reflection service could not be built.
+    #[error("gRPC reflection: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// A bound server that does not serve yet.
+pub struct Server {
+    incoming: TcpIncoming,
+    address: SocketAddr,
+    routes: Routes,
+    health: HealthReporter,
+    drain_timeout: Duration,
+}
+
+impl Server {
+    /// Binds a port (0 = any free one) and adds health and reflection.
+    ///
+    /// # Errors
+    /// [`ServeError::Bind`].
+    pub async fn bind(listen: SocketAddr) -> Result<Self, ServeError> {
+        let failed = |source| ServeError::Bind { address: listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (health, health_service) = tonic_health::server::health_reporter();
+        let reflection = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(harvest_proto::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1()?;
+        let routes = Routes::new(health_service).add_service(reflection);
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        Ok(Self { incoming, address, routes, health, drain_timeout: DEFAULT_DRAIN_TIMEOUT })
+    }
+
+    /// Adds a service.
+    #[must_use]
+    pub fn add_service<S>(mut self, service: S) -> Self
+    where
+        S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible> + NamedService + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        self.routes = self.routes.add_service(service);
+        self
+    }
+
+    /// How long calls in flight may take to end after shutdown; [`DEFAULT_DRAIN_TIMEOUT`] unless set.
+    #[must_use]
+    pub fn drain_timeout(mut self, timeout: Duration) -> Self {
+        self.drain_timeout = timeout;
+        self
+    }
+
+    /// The address that is bound, with the real port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What gRPC health checks are told. The empty service name is serving from the start.
+    pub fn health(&self) -> HealthReporter {
+        self.health.clone()
+    }
+
+    /// Serves until `shutdown`, then refuses new calls and waits for those in flight, at most the drain timeout. Long streams must end
+    /// themselves when they see the same token.
+    ///
+    /// # Errors
+    /// [`ServeError::Serve`] when the server ended by itself.
+    pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServeError> {
+        let Self { incoming, routes, health, drain_timeout, .. } = self;
+        let stop = shutdown.clone();
+        let stopping = async move {
+            stop.cancelled().await;
+            health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        };
+        let serving = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(Duration::from_secs(10)))
+            .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+            .initial_stream_window_size(1 << 20)
+            .initial_connection_window_size(4 << 20)
+            .add_routes(routes)
+            .serve_with_incoming_shutdown(incoming, stopping);
+        let overdue = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(drain_timeout).await;
+        };
+        tokio::select! {
+            ended = serving => ended.map_err(ServeError::from),
+            () = overdue => {
+                tracing::warn!(timeout_ms = drain_timeout.as_millis(), "calls in flight did not end in time");
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Channels;
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_client::HealthClient;
+
+    #[tokio::test]
+    async fn a_bound_server_answers_health_checks_until_shutdown() {
+        let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = format!("http://{}", server.address());
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(server.serve(shutdown.clone()));
+        let channels = Channels::default();
+        let mut client = HealthClient::new(channels.get(&address).unwrap());
+        let reply = client.check(HealthCheckRequest { service: String::new() }).await.unwrap().into_inner();
+        assert_eq!(reply.status(), tonic_health::pb::health_check_response::ServingStatus::Serving);
+        shutdown.cancel();
+        serving.await.unwrap().unwrap();
+        drop(client);
+        channels.forget(&address);
+        let mut again = HealthClient::new(channels.get(&address).unwrap());
+        let refused = again.check(HealthCheckRequest { service: String::new() }).await.unwrap_err();
+        assert_eq!(crate::Error::from(refused).reason, crate::Reason::Unavailable);
+    }
+}
