@@ -70,8 +70,9 @@ lint_helm() {
     echo "pass case $(basename "$file")"
     if ! "$HELM" template harvest "$chart" -f "$file" >"$out"; then
       failed=1
-    elif ! "$CHART_TOOLS/venv/bin/kubernetes-validate" --strict --quiet "$out"; then
-      failed=1
+    else
+      "$CHART_TOOLS/venv/bin/kubernetes-validate" --strict --quiet "$out" || failed=1
+      "$CHART_PYTHON" "$ROOT/.x/check_chart.py" "$out" || failed=1
     fi
   done
   for file in "$chart"/cases/fail/*.yaml; do
