@@ -15,6 +15,7 @@ pub mod limits;
 pub mod machine;
 pub mod measure;
 pub mod message;
+pub mod oracle;
 pub mod payload;
 pub mod projection;
 mod random;

@@ -1,0 +1,12 @@
+//! The core's tests: sentences about one rule each, and the laws that hold for every sequence of inputs.
+
+mod activities;
+mod children;
+mod closing;
+mod laws;
+mod oracle;
+mod requests;
+mod retry;
+mod support;
+mod timers;
+mod workflow_tasks;
