@@ -62,11 +62,11 @@ port_of() {
 http_ok() {
   local status
   status=$(
-    exec 3<>"/dev/tcp/127.0.0.1/$1" || exit 1
+    exec 2>/dev/null 3<>"/dev/tcp/127.0.0.1/$1" || exit 1
     printf 'GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n' "$2" >&3
     IFS= read -r -t 5 line <&3 || exit 1
     printf '%s' "$line"
-  ) 2>/dev/null || return 1
+  ) || return 1
   case $status in *" 200 "* | *" 200") return 0 ;; *) return 1 ;; esac
 }
 
