@@ -1,6 +1,6 @@
 //! Validated calls of clients: whatever leaves here is well-formed.
 
-use crate::error::{WireError, wide};
+use crate::error::WireError;
 use crate::field::{execution_id, name, name_or_default, optional_name, optional_span, required, text, unknown_word};
 use crate::payload;
 use base64::Engine as _;
@@ -390,47 +390,80 @@ fn wait(field: &str, millis: u64) -> Result<Duration, WireError> {
     Ok(wait)
 }
 
-/// Bounds of a worker's hello.
-pub const MAX_HELLO_QUEUES: usize = 64;
-/// Most types of a kind in a worker's hello.
-pub const MAX_HELLO_TYPES: usize = 1_000;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Checks a worker's hello: names, counts and declared spans. Returns it with the tenant spelled out.
-///
-/// # Errors
-/// [`WireError`] naming the field and what is allowed.
-pub fn hello(mut hello: v1::Hello) -> Result<(Namespace, v1::Hello), WireError> {
-    let namespace: Namespace = name_or_default("namespace", std::mem::take(&mut hello.namespace))?;
-    hello.namespace = namespace.to_string();
-    count("task_queues", hello.task_queues.len(), MAX_HELLO_QUEUES, "queues")?;
-    count("workflow_types", hello.workflow_types.len(), MAX_HELLO_TYPES, "types")?;
-    count("activity_types", hello.activity_types.len(), MAX_HELLO_TYPES, "types")?;
-    if hello.task_queues.is_empty() {
-        return Err(WireError::Missing { field: "task_queues".into(), allowed: "1 to 64 queues are allowed" });
+    fn start() -> v1::StartWorkflowRequest {
+        v1::StartWorkflowRequest { workflow_type: "order".into(), ..Default::default() }
     }
-    for queue in &hello.task_queues {
-        name::<TaskQueue>("task_queues", queue.clone())?;
-    }
-    for it in &hello.workflow_types {
-        name::<WorkflowType>("workflow_types.name", it.name.clone())?;
-        crate::field::span_or_none("workflow_types.execution_timeout_ms", it.execution_timeout_ms)?;
-    }
-    for it in &hello.activity_types {
-        name::<harvest_ids::ActivityType>("activity_types.name", it.name.clone())?;
-    }
-    optional_name::<harvest_ids::WorkerId>("resume_worker_id", hello.resume_worker_id.clone())?;
-    for (field, label) in [("identity", &hello.identity), ("build_id", &hello.build_id), ("sdk", &hello.sdk)] {
-        text(field, label.clone(), 255)?;
-        if label.contains('\0') {
-            return Err(WireError::Nul { field: field.to_owned() });
-        }
-    }
-    Ok((namespace, hello))
-}
 
-fn count(field: &str, found: usize, allowed: usize, unit: &'static str) -> Result<(), WireError> {
-    if found > allowed {
-        return Err(WireError::TooLarge { field: field.to_owned(), found: wide(found), allowed: wide(allowed), unit });
+    fn refused(change: impl FnOnce(&mut v1::StartWorkflowRequest)) -> (String, String) {
+        let mut request = start();
+        change(&mut request);
+        let error = StartWorkflow::from_proto(request, &Limits::default()).unwrap_err();
+        (error.field().to_owned(), error.to_string())
     }
-    Ok(())
+
+    fn json(data: impl Into<bytes::Bytes>) -> Option<v1::Payload> {
+        Some(v1::Payload { data: data.into(), encoding: String::new() })
+    }
+
+    #[test]
+    fn a_start_has_defaults() {
+        let it = StartWorkflow::from_proto(start(), &Limits::default()).unwrap();
+        assert_eq!((it.namespace.as_str(), it.task_queue.as_str(), it.workflow_id), ("default", "default", None));
+        assert_eq!((it.input, it.conflict_policy), (Payload::null(), ConflictPolicy::UseExisting));
+        assert_eq!((it.execution_timeout, it.workflow_task_timeout.as_millis()), (None, 10_000));
+    }
+
+    #[test]
+    fn a_bad_start_is_refused_with_the_field_and_what_is_allowed() {
+        assert_eq!(refused(|it| it.workflow_type.clear()).1, "workflow_type must not be empty; 1 to 255 bytes are allowed");
+        assert_eq!(refused(|it| it.workflow_id = "x".repeat(256)).1, "workflow_id has 256 bytes; at most 255 are allowed");
+        assert_eq!(refused(|it| it.task_queue = "a\0".into()).1, "task_queue contains U+0000, which is not allowed");
+        assert_eq!(refused(|it| it.input = json("{")).0, "input");
+        assert_eq!(refused(|it| it.input = json(vec![b'"', 0xff, b'"'])).1, "input is not valid UTF-8");
+        assert_eq!(refused(|it| it.input = json(" ".repeat(2 * 1024 * 1024 + 1))).1, "input has 2097153 bytes; at most 2097152 are allowed");
+        let (field, text) = refused(|it| it.execution_timeout_ms = Some(0));
+        assert_eq!((field.as_str(), text.as_str()), ("execution_timeout_ms", "execution_timeout_ms is 0 ms; allowed are 1 ms to 10 years (315360000000 ms)"));
+        assert_eq!(refused(|it| it.execution_timeout_ms = Some(u64::MAX)).0, "execution_timeout_ms");
+        assert_eq!(refused(|it| it.workflow_task_timeout_ms = Some(999)).0, "workflow_task_timeout_ms");
+        assert_eq!(refused(|it| it.conflict_policy = 9).0, "conflict_policy");
+    }
+
+    #[test]
+    fn a_reference_names_a_run_one_way() {
+        let read = |it: v1::WorkflowRef| WorkflowRef::from_proto(Some(it));
+        assert_eq!(WorkflowRef::from_proto(None).unwrap_err().field(), "workflow");
+        assert_eq!(read(v1::WorkflowRef::default()).unwrap_err().field(), "workflow.execution_id");
+        let key = v1::WorkflowRef { workflow_type: "order".into(), workflow_id: "1".into(), ..Default::default() };
+        assert_eq!(read(key.clone()).unwrap().to_proto(), v1::WorkflowRef { namespace: "default".into(), ..key.clone() });
+        let both = v1::WorkflowRef { execution_id: "00010000-0000-8000-8000-000000000000".into(), ..key.clone() };
+        assert_eq!(read(both).unwrap_err().field(), "workflow.execution_id");
+        let half = v1::WorkflowRef { workflow_id: String::new(), ..key };
+        assert_eq!(read(half).unwrap_err().field(), "workflow.workflow_id");
+        let bad = v1::WorkflowRef { execution_id: "ffff0000-0000-8000-8000-000000000000".into(), ..Default::default() };
+        assert!(read(bad).unwrap_err().to_string().contains("names slot 65535"));
+    }
+
+    #[test]
+    fn pages_and_waits_are_bounded_and_page_tokens_read_back() {
+        let id: ExecutionId = "00010000-0000-8000-8000-000000000000".parse().unwrap();
+        let token = encode_page_token(Timestamp::from_millis(-5), id);
+        let list = |change: fn(&mut v1::ListWorkflowsRequest)| {
+            let mut request = v1::ListWorkflowsRequest::default();
+            change(&mut request);
+            ListWorkflows::from_proto(request)
+        };
+        let page = ListWorkflows::from_proto(v1::ListWorkflowsRequest { page_token: token, ..Default::default() }).unwrap();
+        assert_eq!((page.after, page.page_size), (Some((Timestamp::from_millis(-5), id)), 50));
+        assert_eq!(list(|it| it.page_token = "AAAA".into()).unwrap_err().field(), "page_token");
+        assert_eq!(list(|it| it.page_token = "*".into()).unwrap_err().field(), "page_token");
+        assert_eq!(list(|it| it.page_size = 201).unwrap_err().to_string(), "page_size is 201; allowed are 1 to 200");
+        assert_eq!(list(|it| it.state = "running".into()).unwrap_err().field(), "state");
+        assert_eq!(list(|it| it.state = "SUSPENDED".into()).unwrap().status, Some(Status::Running));
+        let workflow = Some(v1::WorkflowRef { execution_id: id.to_string(), ..Default::default() });
+        assert_eq!(GetResult::from_proto(v1::GetResultRequest { workflow, wait_ms: 60_001 }).unwrap_err().field(), "wait_ms");
+    }
 }

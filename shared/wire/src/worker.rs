@@ -1,9 +1,9 @@
-//! Validated answers of workers.
+//! Validated hellos and answers of workers.
 
-use crate::error::WireError;
-use crate::field::{self, name, optional_span, required};
+use crate::error::{WireError, wide};
+use crate::field::{self, name, name_or_default, optional_name, optional_span, required, text};
 use crate::{command, failure, payload, token};
-use harvest_ids::{EventId, WorkerId};
+use harvest_ids::{ActivityType, EventId, Namespace, TaskQueue, WorkerId, WorkflowType};
 use harvest_proto::v1;
 use harvest_workflow_core::input::{ActivityOutcome, CompleteWorkflowTask, TaskToken};
 use harvest_workflow_core::payload::{Failure, Payload};
@@ -11,6 +11,51 @@ use harvest_workflow_core::record::WorkflowTaskFailure;
 
 /// Most bytes of a build id or SDK name; longer ones are cut.
 const MAX_LABEL_BYTES: usize = 255;
+
+/// Most queues in a worker's hello.
+pub const MAX_HELLO_QUEUES: usize = 64;
+/// Most types of a kind in a worker's hello.
+pub const MAX_HELLO_TYPES: usize = 1_000;
+
+/// Checks a worker's hello: names, counts and declared spans. Returns it with the tenant spelled out.
+///
+/// # Errors
+/// [`WireError`] naming the field and what is allowed.
+pub fn hello(mut hello: v1::Hello) -> Result<(Namespace, v1::Hello), WireError> {
+    let namespace: Namespace = name_or_default("namespace", std::mem::take(&mut hello.namespace))?;
+    hello.namespace = namespace.to_string();
+    count("task_queues", hello.task_queues.len(), MAX_HELLO_QUEUES, "queues")?;
+    count("workflow_types", hello.workflow_types.len(), MAX_HELLO_TYPES, "types")?;
+    count("activity_types", hello.activity_types.len(), MAX_HELLO_TYPES, "types")?;
+    if hello.task_queues.is_empty() {
+        return Err(WireError::Missing { field: "task_queues".into(), allowed: "1 to 64 queues are allowed" });
+    }
+    for queue in &hello.task_queues {
+        name::<TaskQueue>("task_queues", queue.clone())?;
+    }
+    for it in &hello.workflow_types {
+        name::<WorkflowType>("workflow_types.name", it.name.clone())?;
+        field::span_or_none("workflow_types.execution_timeout_ms", it.execution_timeout_ms)?;
+    }
+    for it in &hello.activity_types {
+        name::<ActivityType>("activity_types.name", it.name.clone())?;
+    }
+    optional_name::<WorkerId>("resume_worker_id", hello.resume_worker_id.clone())?;
+    for (field, label) in [("identity", &hello.identity), ("build_id", &hello.build_id), ("sdk", &hello.sdk)] {
+        text(field, label.clone(), 255)?;
+        if label.contains('\0') {
+            return Err(WireError::Nul { field: field.to_owned() });
+        }
+    }
+    Ok((namespace, hello))
+}
+
+fn count(field: &str, found: usize, allowed: usize, unit: &'static str) -> Result<(), WireError> {
+    if found > allowed {
+        return Err(WireError::TooLarge { field: field.to_owned(), found: wide(found), allowed: wide(allowed), unit });
+    }
+    Ok(())
+}
 
 /// A decision whose envelope is well-formed. The commands are checked apart: malformed ones fail the workflow task, they do not refuse the call.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,4 +159,22 @@ fn activity_token(bytes: &[u8]) -> Result<TaskToken, WireError> {
         return Err(WireError::Combination { field: "task_token".into(), problem: "it is a workflow task's; the token of an activity is allowed" });
     }
     Ok(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hello_is_bounded_and_its_names_are_checked() {
+        let good = || v1::Hello { task_queues: vec!["default".into()], ..Default::default() };
+        assert_eq!(hello(good()).unwrap().1.namespace, "default");
+        assert_eq!(hello(v1::Hello::default()).unwrap_err().field(), "task_queues");
+        assert_eq!(
+            hello(v1::Hello { task_queues: vec!["q".into(); 65], ..good() }).unwrap_err().to_string(),
+            "task_queues has 65 queues; at most 64 are allowed"
+        );
+        let types = vec![v1::WorkflowTypeInfo { name: String::new(), execution_timeout_ms: 0 }];
+        assert_eq!(hello(v1::Hello { workflow_types: types, ..good() }).unwrap_err().field(), "workflow_types.name");
+    }
 }
