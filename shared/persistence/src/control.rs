@@ -135,6 +135,11 @@ pub trait DirectoryStore: Send + Sync + 'static {
     async fn remove_member(&self, process_id: &str) -> Result<(), StoreError>;
     /// Live processes and all leases, in one statement each.
     async fn members(&self) -> Result<Vec<Member>, StoreError>;
+    /// Announces this process and lists the live ones. One statement in a store that can (an idle fleet does little else).
+    async fn check_in(&self, member: &Member, ttl_ms: u64) -> Result<Vec<Member>, StoreError> {
+        self.announce_member(member, ttl_ms).await?;
+        self.members().await
+    }
     /// All leases with their shard's epoch.
     async fn leases(&self) -> Result<Vec<Lease>, StoreError>;
     /// Renews all leases of an owner by one array statement on the database's clock; returns the shards that it still holds.

@@ -82,7 +82,13 @@ pub trait ShardStore: Send + Sync + 'static {
     async fn load_run(&self, shard_id: ShardId, execution_id: ExecutionId) -> Result<Option<StoredRun>, StoreError>;
 
     /// The open run of a business key, else its newest closed one.
-    async fn find_run(&self, shard_id: ShardId, namespace: &Namespace, workflow_type: &WorkflowType, workflow_id: &WorkflowId) -> Result<Option<(ExecutionId, Status)>, StoreError>;
+    async fn find_run(
+        &self,
+        shard_id: ShardId,
+        namespace: &Namespace,
+        workflow_type: &WorkflowType,
+        workflow_id: &WorkflowId,
+    ) -> Result<Option<(ExecutionId, Status)>, StoreError>;
 
     /// History rows that hold events from `from` on, in order, until about `max_bytes` have been read (at least one row). Each is the encoded
     /// records of one row, which may begin before `from` and hold control records.

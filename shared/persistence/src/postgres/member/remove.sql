@@ -1,0 +1,1 @@
+DELETE FROM harvest.member WHERE process_id = $1

@@ -1,0 +1,1 @@
+SELECT count(*) AS shards FROM harvest.harvest_shard

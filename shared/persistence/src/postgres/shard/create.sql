@@ -1,0 +1,1 @@
+SELECT harvest.create_shard($1)
