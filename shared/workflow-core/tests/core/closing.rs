@@ -206,15 +206,22 @@ fn a_decision_beyond_the_history_cap_fails_the_run_unless_it_ends_it() {
 }
 
 #[test]
-fn signals_leave_room_to_end_the_run() {
+fn a_signal_past_the_cap_makes_the_run_decide_and_so_end_and_only_then_are_signals_refused() {
     let mut run = Run::started();
-    run.limits.max_history_events = 1_000;
-    while run.state.last_event_id() < EventId(900) {
-        run.signal("more", None);
-    }
-    assert_eq!(run.refused(signal("more", None)), Reject::Limit { limit: "max_history_events", found: 901, allowed: 900 });
-    run.act(vec![timer(1)]);
-    assert!(run.state.is_open());
+    run.limits.max_history_events = 10;
+    run.act(vec![timer(9_000), timer(9_000), timer(9_000), timer(9_000), timer(9_000), timer(9_000), timer(9_000), timer(9_000)]);
+    assert_eq!(run.state.last_event_id(), EventId(10));
+    run.signal("more", None);
+    assert_eq!(run.refused(signal("more", None)), Reject::Limit { limit: "max_history_events", found: 11, allowed: 10 });
+    run.act(vec![]);
+    assert_eq!(cap_failure(&run).map(|failure| failure.error_type.as_str()), Some("HistoryCapExceeded"));
+
+    let mut run = Run::started();
+    run.limits.max_history_bytes = run.state.history_bytes();
+    run.signal("more", None);
+    assert!(matches!(run.refused(signal("more", None)), Reject::Limit { limit: "max_history_bytes", .. }));
+    run.act(vec![]);
+    assert_eq!(cap_failure(&run).map(|failure| failure.error_type.as_str()), Some("HistoryBytesCapExceeded"));
 }
 
 #[test]
