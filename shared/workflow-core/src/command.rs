@@ -14,27 +14,69 @@ pub enum Command {
     /// Run an activity.
     ScheduleActivity(ScheduleActivity),
     /// Ask a scheduled activity to stop.
-    CancelActivity { activity_id: ActivityId },
+    CancelActivity {
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+    },
     /// Start a durable timer.
-    StartTimer { timer_id: TimerName, duration: DurationMs },
+    StartTimer {
+        /// The author's label.
+        timer_id: TimerName,
+        /// How long after its start it fires.
+        duration: DurationMs,
+    },
     /// Stop the timer that event `started` started.
-    CancelTimer { started: EventId },
+    CancelTimer {
+        /// The event that started it.
+        started: EventId,
+    },
     /// Record a value taken from outside.
-    RecordSideEffect { kind: SideEffectKind, name: Option<String>, value: Payload },
+    RecordSideEffect {
+        /// Where the value came from.
+        kind: SideEffectKind,
+        /// Its name.
+        name: Option<String>,
+        /// The value.
+        value: Payload,
+    },
     /// Record a note of the SDK.
-    RecordMarker { name: String, details: Option<Payload> },
+    RecordMarker {
+        /// Its name.
+        name: String,
+        /// What the author or the SDK put in, if anything.
+        details: Option<Payload>,
+    },
     /// Start a child run.
     StartChildWorkflow(StartChildWorkflow),
     /// Ask a child to cancel itself.
-    CancelChildWorkflow { started: EventId },
+    CancelChildWorkflow {
+        /// The event that started it.
+        started: EventId,
+    },
     /// End with a result. Must be the last command.
-    CompleteWorkflow { output: Payload },
+    CompleteWorkflow {
+        /// The result.
+        output: Payload,
+    },
     /// End with a failure. Must be the last command.
-    FailWorkflow { failure: Failure },
+    FailWorkflow {
+        /// What went wrong.
+        failure: Failure,
+    },
     /// End because cancelling was asked for. Must be the last command.
-    CancelWorkflow { reason: String },
+    CancelWorkflow {
+        /// Why, for people.
+        reason: String,
+    },
     /// End by starting a successor. Must be the last command.
-    ContinueAsNew { input: Payload, workflow_type: Option<WorkflowType>, task_queue: Option<TaskQueue> },
+    ContinueAsNew {
+        /// The argument.
+        input: Payload,
+        /// The function, or the one so far.
+        workflow_type: Option<WorkflowType>,
+        /// The queue, or the one so far.
+        task_queue: Option<TaskQueue>,
+    },
 }
 
 /// The call site's wishes for an activity; what is absent falls back: worker's floor, then implicit.

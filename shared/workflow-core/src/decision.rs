@@ -37,19 +37,29 @@ pub enum Reply {
     Duplicate,
     /// The workflow task was taken: give the worker the events after what it has.
     WorkflowTask {
+        /// Which attempt.
         attempt: Attempt,
         /// The last event of the history that the worker must have.
         last_event: EventId,
         /// Where the previous decision's worker stood: a sticky worker has everything up to and including this event's decision.
         previous_decision: EventId,
+        /// How long the worker may keep it.
         timeout: DurationMs,
     },
     /// The activity attempt was taken. `durable_first`: the start must be committed before the worker gets it.
-    ActivityTask { attempt: Attempt, durable_first: bool },
+    ActivityTask {
+        /// Which attempt.
+        attempt: Attempt,
+        /// The start must be committed before the worker gets the task.
+        durable_first: bool,
+    },
     /// The decision would have closed the run over news that it had not seen: the task is ready again, with that news.
     TryAgain,
     /// A heartbeat or announcement was accepted; whether the attempt should stop.
-    Progress { cancel_requested: bool },
+    Progress {
+        /// Whether the attempt should stop.
+        cancel_requested: bool,
+    },
 }
 
 /// Why an input was refused. Nothing changed.

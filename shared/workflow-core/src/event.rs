@@ -28,54 +28,157 @@ pub enum EventKind {
     /// A worker finished a workflow task: the events of its commands follow directly.
     WorkflowTaskCompleted(WorkflowTaskCompleted),
     /// The run ended with a result.
-    WorkflowCompleted { output: Payload },
+    WorkflowCompleted {
+        /// The result.
+        output: Payload,
+    },
     /// The run ended with a failure.
-    WorkflowFailed { failure: Failure },
+    WorkflowFailed {
+        /// What went wrong.
+        failure: Failure,
+    },
     /// Somebody asked the run to cancel itself; workflow code sees it.
-    WorkflowCancelRequested { reason: String },
+    WorkflowCancelRequested {
+        /// Why, for people.
+        reason: String,
+    },
     /// The run ended by cancelling itself.
-    WorkflowCancelled { reason: String },
+    WorkflowCancelled {
+        /// Why, for people.
+        reason: String,
+    },
     /// The run was ended from outside, without asking it.
-    WorkflowTerminated { reason: String },
+    WorkflowTerminated {
+        /// Why, for people.
+        reason: String,
+    },
     /// The run's execution timeout passed.
-    WorkflowExecutionTimedOut { timeout: WorkflowTimeout },
+    WorkflowExecutionTimedOut {
+        /// Which limit.
+        timeout: WorkflowTimeout,
+    },
     /// The run ended by starting its successor.
-    WorkflowContinuedAsNew { new_execution_id: ExecutionId, new_workflow_type: Option<WorkflowType>, input: Payload },
+    WorkflowContinuedAsNew {
+        /// The successor.
+        new_execution_id: ExecutionId,
+        /// The successor's function, when it is another one.
+        new_workflow_type: Option<WorkflowType>,
+        /// The argument.
+        input: Payload,
+    },
     /// Workflow code asked for an activity.
     ActivityScheduled(Box<ActivityScheduled>),
     /// An activity ended with a result.
-    ActivityCompleted { activity_id: ActivityId, output: Payload },
+    ActivityCompleted {
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// The result.
+        output: Payload,
+    },
     /// An activity failed and will not be retried.
-    ActivityFailed { activity_id: ActivityId, attempt: Attempt, failure: Failure },
+    ActivityFailed {
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// Which attempt.
+        attempt: Attempt,
+        /// What went wrong.
+        failure: Failure,
+    },
     /// An activity ran out of time and will not be retried.
-    ActivityTimedOut { activity_id: ActivityId, attempt: Attempt, timeout: ActivityTimeout },
+    ActivityTimedOut {
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// Which attempt.
+        attempt: Attempt,
+        /// Which limit.
+        timeout: ActivityTimeout,
+    },
     /// An activity that was asked to cancel has ended without a result.
-    ActivityCancelled { activity_id: ActivityId },
+    ActivityCancelled {
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+    },
     /// Workflow code asked to cancel an activity that it scheduled.
-    ActivityCancelRequested { activity_id: ActivityId },
+    ActivityCancelRequested {
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+    },
     /// Workflow code started a durable timer.
-    TimerStarted { timer_id: TimerName, duration: DurationMs },
+    TimerStarted {
+        /// The author's label.
+        timer_id: TimerName,
+        /// How long after its start it fires.
+        duration: DurationMs,
+    },
     /// The timer started by event `started` fired.
-    TimerFired { timer_id: TimerName, started: EventId },
+    TimerFired {
+        /// The author's label.
+        timer_id: TimerName,
+        /// The event that started it.
+        started: EventId,
+    },
     /// Workflow code cancelled the timer started by event `started`.
-    TimerCancelled { timer_id: TimerName, started: EventId },
+    TimerCancelled {
+        /// The author's label.
+        timer_id: TimerName,
+        /// The event that started it.
+        started: EventId,
+    },
     /// A signal arrived.
-    SignalReceived { name: SignalName, payload: Payload, request_id: Option<RequestId> },
+    SignalReceived {
+        /// Its name.
+        name: SignalName,
+        /// What it carries.
+        payload: Payload,
+        /// The caller's id for the call.
+        request_id: Option<RequestId>,
+    },
     /// A value that workflow code took from outside, recorded so that replay sees the same.
-    SideEffectRecorded { kind: SideEffectKind, name: Option<String>, value: Payload },
+    SideEffectRecorded {
+        /// Where the value came from.
+        kind: SideEffectKind,
+        /// Its name.
+        name: Option<String>,
+        /// The value.
+        value: Payload,
+    },
     /// A named note of the SDK (versions, fan-outs, ...).
-    MarkerRecorded { name: String, details: Option<Payload> },
+    MarkerRecorded {
+        /// Its name.
+        name: String,
+        /// What the author or the SDK put in, if anything.
+        details: Option<Payload>,
+    },
     /// Workflow code asked for a child whose outcome it can await.
-    ChildWorkflowStarted { child: ChildWorkflow },
+    ChildWorkflowStarted {
+        /// The child as it was asked for.
+        child: ChildWorkflow,
+    },
     /// Workflow code asked for a child that lives on its own.
-    ChildWorkflowSpawnedDetached { child: ChildWorkflow },
+    ChildWorkflowSpawnedDetached {
+        /// The child as it was asked for.
+        child: ChildWorkflow,
+    },
     /// An awaited child ended with a result.
-    ChildWorkflowCompleted { started: EventId, output: Payload },
+    ChildWorkflowCompleted {
+        /// The event that started it.
+        started: EventId,
+        /// The result.
+        output: Payload,
+    },
     /// An awaited child ended otherwise, or could not be started. `failure.error_type` says how: the child's own type, or
     /// `ChildCancelled`, `ChildTerminated`, `ChildTimedOut`, `ChildAlreadyRunning`, `UnknownWorkflowType`.
-    ChildWorkflowFailed { started: EventId, failure: Failure },
+    ChildWorkflowFailed {
+        /// The event that started it.
+        started: EventId,
+        /// What went wrong.
+        failure: Failure,
+    },
     /// Workflow code asked to cancel a child that it started.
-    ChildWorkflowCancelRequested { started: EventId },
+    ChildWorkflowCancelRequested {
+        /// The event that started it.
+        started: EventId,
+    },
 }
 
 /// The fields of the first event: all that a run was started with.

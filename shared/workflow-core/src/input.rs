@@ -26,29 +26,90 @@ pub struct Env<'a> {
 pub enum Input {
     /// Become a run. The engine has checked that no open run holds the business key; only valid on [`crate::state::State::empty`].
     /// `carried` is what a predecessor handed over: unread signals in order and the chain's request ids, oldest first.
-    Start { started: Box<WorkflowStarted>, carried: Carried },
+    Start {
+        /// Its first event; `config_version` is set by the decision.
+        started: Box<WorkflowStarted>,
+        /// What a predecessor handed over.
+        carried: Carried,
+    },
     /// Somebody sends a signal.
-    Signal { name: SignalName, payload: Payload, request_id: Option<RequestId> },
+    Signal {
+        /// Its name.
+        name: SignalName,
+        /// What it carries.
+        payload: Payload,
+        /// The caller's id for the call.
+        request_id: Option<RequestId>,
+    },
     /// Somebody asks the run to cancel itself.
-    RequestCancel { reason: String, request_id: Option<RequestId> },
+    RequestCancel {
+        /// Why, for people.
+        reason: String,
+        /// The caller's id for the call.
+        request_id: Option<RequestId>,
+    },
     /// Somebody ends the run.
-    Terminate { reason: String, request_id: Option<RequestId> },
+    Terminate {
+        /// Why, for people.
+        reason: String,
+        /// The caller's id for the call.
+        request_id: Option<RequestId>,
+    },
     /// A worker takes the pending workflow task.
-    StartWorkflowTask { dispatch: Dispatch },
+    StartWorkflowTask {
+        /// Which dispatch, and to whom.
+        dispatch: Dispatch,
+    },
     /// A worker has decided. `seen` is the last event id it had.
     CompleteWorkflowTask(Box<CompleteWorkflowTask>),
     /// A worker could not decide.
-    FailWorkflowTask { token: TaskToken, worker_id: WorkerId, cause: WorkflowTaskFailure },
+    FailWorkflowTask {
+        /// The task that is answered, as it was given out.
+        token: TaskToken,
+        /// The session that answers.
+        worker_id: WorkerId,
+        /// Why it ended.
+        cause: WorkflowTaskFailure,
+    },
     /// A worker takes the pending attempt of an activity.
-    StartActivity { activity_id: ActivityId, dispatch: Dispatch },
+    StartActivity {
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// Which dispatch, and to whom.
+        dispatch: Dispatch,
+    },
     /// An attempt ended.
-    CloseActivity { token: TaskToken, worker_id: WorkerId, outcome: ActivityOutcome },
+    CloseActivity {
+        /// The task that is answered, as it was given out.
+        token: TaskToken,
+        /// The session that answers.
+        worker_id: WorkerId,
+        /// How it ended.
+        outcome: ActivityOutcome,
+    },
     /// A running attempt reports progress.
-    Heartbeat { token: TaskToken, worker_id: WorkerId, details: Option<Payload> },
+    Heartbeat {
+        /// The task that is answered, as it was given out.
+        token: TaskToken,
+        /// The session that answers.
+        worker_id: WorkerId,
+        /// What it reports; absent when it only shows that it lives.
+        details: Option<Payload>,
+    },
     /// A worker announces that it is running the attempt. Writes nothing unless the attempt's start was lost with the previous owner: then it is adopted.
-    AnnounceActivity { token: TaskToken, worker_id: WorkerId },
+    AnnounceActivity {
+        /// The task that is answered, as it was given out.
+        token: TaskToken,
+        /// The session that answers.
+        worker_id: WorkerId,
+    },
     /// The worker of the attempt has been silent for too long.
-    ActivityLost { activity_id: ActivityId, attempt: Attempt },
+    ActivityLost {
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// Which attempt.
+        attempt: Attempt,
+    },
     /// Look at the clock: everything due at `env.now` happens, in order of its deadline.
     Wake,
     /// A message from another run.
@@ -113,7 +174,12 @@ pub enum ActivityOutcome {
     /// With a result.
     Completed(Payload),
     /// With a failure; `retry_after` overrides the next delay.
-    Failed { failure: Failure, retry_after: Option<DurationMs> },
+    Failed {
+        /// What went wrong.
+        failure: Failure,
+        /// The delay before the next attempt, instead of the policy's; at most 15 minutes count.
+        retry_after: Option<DurationMs>,
+    },
     /// Because cancelling was asked for.
     Cancelled,
     /// The worker is draining and gives the task back untried: the attempt does not count.

@@ -22,13 +22,35 @@ pub struct Message {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageBody {
     /// Parent to child: be started. Natural key: the target's execution id. A refusal travels back as [`MessageBody::ChildStartRefused`].
-    StartChild { namespace: Namespace, child: Box<ChildWorkflow>, parent: Parent, workflow_task_timeout: DurationMs },
+    StartChild {
+        /// The parent's tenant, and so the child's.
+        namespace: Namespace,
+        /// The child as it was asked for.
+        child: Box<ChildWorkflow>,
+        /// Who asks.
+        parent: Parent,
+        /// How long one workflow task of the child may stay with a worker.
+        workflow_task_timeout: DurationMs,
+    },
     /// Child to parent: you may not have me (another run holds the id, ...). Natural key: `initiated`.
-    ChildStartRefused { initiated: EventId, failure: Failure },
+    ChildStartRefused {
+        /// The parent's event that asked for the child.
+        initiated: EventId,
+        /// What went wrong.
+        failure: Failure,
+    },
     /// Child to parent: I ended. Sent by the last run of the child's chain. Natural key: `initiated`.
-    ChildClosed { initiated: EventId, outcome: ChildOutcome },
+    ChildClosed {
+        /// The parent's event that asked for the child.
+        initiated: EventId,
+        /// How it ended.
+        outcome: ChildOutcome,
+    },
     /// Parent to child: cancel yourself. Follows the child's chain. Natural key: asking twice is asking once.
-    CancelChild { reason: String },
+    CancelChild {
+        /// Why, for people.
+        reason: String,
+    },
 }
 
 /// How a child ended.

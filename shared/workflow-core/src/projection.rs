@@ -3,10 +3,11 @@
 //! The engine takes the projection before and after its decisions and writes the difference, so that tasks and deadlines cannot
 //! drift from the records they follow from.
 
-use crate::record::Dispatch;
+use crate::event::{Event, EventKind};
+use crate::record::{Control, Dispatch, Record};
 use crate::state::Status;
 use harvest_ids::{ActivityId, Attempt, EventId, TaskQueue, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The indexed view of one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,4 +67,78 @@ pub struct Block {
     pub message: String,
     /// Where in the history.
     pub event_id: EventId,
+}
+
+/// The tasks that a decision may have changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Touched {
+    /// Tasks to look at again with [`crate::state::State::task`]; all others are as they were.
+    pub keys: BTreeSet<TaskKey>,
+    /// The run has ended: it has no tasks any more.
+    pub closed: bool,
+}
+
+/// Which tasks `records` may have changed, so that a run with thousands of open activities need not be projected whole for each decision.
+pub fn touched(records: &[Record]) -> Touched {
+    let mut touched = Touched::default();
+    for record in records {
+        let key = match record {
+            Record::Event(event) => event_touches(event, &mut touched.closed),
+            Record::Control(control) => control_touches(control),
+        };
+        touched.keys.extend(key);
+        // Most events are news, and whether they make a task is for the state to say.
+        touched.keys.insert(TaskKey::Workflow);
+    }
+    touched
+}
+
+fn event_touches(event: &Event, closed: &mut bool) -> Option<TaskKey> {
+    match &event.kind {
+        EventKind::ActivityScheduled(_) => Some(TaskKey::Activity(event.id)),
+        EventKind::ActivityCompleted { activity_id, .. }
+        | EventKind::ActivityFailed { activity_id, .. }
+        | EventKind::ActivityTimedOut { activity_id, .. }
+        | EventKind::ActivityCancelled { activity_id }
+        | EventKind::ActivityCancelRequested { activity_id } => Some(TaskKey::Activity(*activity_id)),
+        EventKind::WorkflowCompleted { .. }
+        | EventKind::WorkflowFailed { .. }
+        | EventKind::WorkflowCancelled { .. }
+        | EventKind::WorkflowTerminated { .. }
+        | EventKind::WorkflowExecutionTimedOut { .. }
+        | EventKind::WorkflowContinuedAsNew { .. } => {
+            *closed = true;
+            None
+        }
+        EventKind::WorkflowStarted(_)
+        | EventKind::WorkflowTaskCompleted(_)
+        | EventKind::WorkflowCancelRequested { .. }
+        | EventKind::TimerStarted { .. }
+        | EventKind::TimerFired { .. }
+        | EventKind::TimerCancelled { .. }
+        | EventKind::SignalReceived { .. }
+        | EventKind::SideEffectRecorded { .. }
+        | EventKind::MarkerRecorded { .. }
+        | EventKind::ChildWorkflowStarted { .. }
+        | EventKind::ChildWorkflowSpawnedDetached { .. }
+        | EventKind::ChildWorkflowCompleted { .. }
+        | EventKind::ChildWorkflowFailed { .. }
+        | EventKind::ChildWorkflowCancelRequested { .. } => None,
+    }
+}
+
+fn control_touches(control: &Control) -> Option<TaskKey> {
+    match control {
+        Control::ActivityAttemptStarted { activity_id, .. }
+        | Control::ActivityAttemptFailed { activity_id, .. }
+        | Control::ActivityAttemptReleased { activity_id, .. }
+        | Control::ActivityRetryDue { activity_id, .. }
+        | Control::ActivityHeartbeat { activity_id, .. } => Some(TaskKey::Activity(*activity_id)),
+        Control::WorkflowTaskStarted { .. }
+        | Control::WorkflowTaskFailed { .. }
+        | Control::WorkflowTaskRetryDue { .. }
+        | Control::RequestSeen { .. }
+        | Control::RequestsForgotten { .. }
+        | Control::ChildStartConfirmed { .. } => None,
+    }
 }

@@ -28,27 +28,106 @@ pub struct Dispatch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Control {
     /// A worker got the workflow task.
-    WorkflowTaskStarted { at: Timestamp, attempt: Attempt, dispatch: Dispatch },
+    WorkflowTaskStarted {
+        /// When the owner decided it.
+        at: Timestamp,
+        /// Which attempt.
+        attempt: Attempt,
+        /// Which dispatch, and to whom.
+        dispatch: Dispatch,
+    },
     /// A workflow task ended without a decision and will be tried again at `retry_at`.
-    WorkflowTaskFailed { at: Timestamp, attempt: Attempt, cause: WorkflowTaskFailure, retry_at: Timestamp },
+    WorkflowTaskFailed {
+        /// When the owner decided it.
+        at: Timestamp,
+        /// Which attempt.
+        attempt: Attempt,
+        /// Why it ended.
+        cause: WorkflowTaskFailure,
+        /// When the next try is due.
+        retry_at: Timestamp,
+    },
     /// A worker got an attempt of an activity.
-    ActivityAttemptStarted { at: Timestamp, activity_id: ActivityId, attempt: Attempt, dispatch: Dispatch },
+    ActivityAttemptStarted {
+        /// When the owner decided it.
+        at: Timestamp,
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// Which attempt.
+        attempt: Attempt,
+        /// Which dispatch, and to whom.
+        dispatch: Dispatch,
+    },
     /// An attempt failed and the next is due at `retry_at`.
-    ActivityAttemptFailed { at: Timestamp, activity_id: ActivityId, attempt: Attempt, failure: Failure, retry_at: Timestamp },
+    ActivityAttemptFailed {
+        /// When the owner decided it.
+        at: Timestamp,
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// Which attempt.
+        attempt: Attempt,
+        /// What went wrong.
+        failure: Failure,
+        /// When the next try is due.
+        retry_at: Timestamp,
+    },
     /// A worker reported progress of a running attempt; the details survive a retry.
-    ActivityHeartbeat { at: Timestamp, activity_id: ActivityId, attempt: Attempt, details: Option<Payload> },
+    ActivityHeartbeat {
+        /// When the owner decided it.
+        at: Timestamp,
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// Which attempt.
+        attempt: Attempt,
+        /// What it reported; absent when it only showed that it lives.
+        details: Option<Payload>,
+    },
     /// A request id was seen by the chain, with the answer it got (for signals: the event exists; for cancel: it was asked).
-    RequestSeen { at: Timestamp, request_id: RequestId },
+    RequestSeen {
+        /// When the owner decided it.
+        at: Timestamp,
+        /// The caller's id for the call.
+        request_id: RequestId,
+    },
     /// The worker gave a running attempt back untried: it waits again under the same number.
-    ActivityAttemptReleased { at: Timestamp, activity_id: ActivityId, attempt: Attempt },
+    ActivityAttemptReleased {
+        /// When the owner decided it.
+        at: Timestamp,
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// Which attempt.
+        attempt: Attempt,
+    },
     /// The back-off of an activity is over: `attempt` waits for a worker.
-    ActivityRetryDue { at: Timestamp, activity_id: ActivityId, attempt: Attempt },
+    ActivityRetryDue {
+        /// When the owner decided it.
+        at: Timestamp,
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// Which attempt.
+        attempt: Attempt,
+    },
     /// The back-off of the workflow task is over: `attempt` waits for a worker.
-    WorkflowTaskRetryDue { at: Timestamp, attempt: Attempt },
+    WorkflowTaskRetryDue {
+        /// When the owner decided it.
+        at: Timestamp,
+        /// Which attempt.
+        attempt: Attempt,
+    },
     /// The `count` oldest remembered request ids were forgotten, because the memory of the chain is bounded.
-    RequestsForgotten { at: Timestamp, count: u32 },
+    RequestsForgotten {
+        /// When the owner decided it.
+        at: Timestamp,
+        /// How many.
+        count: u32,
+    },
     /// A message of this run's child or to it was settled, so that its repetition changes nothing.
-    ChildStartConfirmed { at: Timestamp, started: harvest_ids::EventId },
+    ChildStartConfirmed {
+        /// When the owner decided it.
+        at: Timestamp,
+        /// The event that started the child.
+        started: harvest_ids::EventId,
+    },
 }
 
 /// Why a workflow task ended without a decision.
@@ -57,11 +136,26 @@ pub enum WorkflowTaskFailure {
     /// The worker did not answer within the workflow task timeout, or is gone.
     TimedOut,
     /// The code does not match the history. The run is blocked, visibly, until a matching worker comes.
-    NonDeterminism { message: String, expected: String, actual: String, event_id: harvest_ids::EventId },
+    NonDeterminism {
+        /// For people.
+        message: String,
+        /// What the history has.
+        expected: String,
+        /// What the code did.
+        actual: String,
+        /// Where in the history.
+        event_id: harvest_ids::EventId,
+    },
     /// Workflow code panicked.
-    Panicked { message: String },
+    Panicked {
+        /// For people.
+        message: String,
+    },
     /// Workflow code did not come to rest in time, or the worker could not run it.
-    WorkerError { message: String },
+    WorkerError {
+        /// For people.
+        message: String,
+    },
     /// The decision would have closed the run while a signal or a cancel request that it had not seen was waiting. It is tried
     /// again at once with the news, and does not count for back-off.
     UnseenNews,

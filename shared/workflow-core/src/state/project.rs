@@ -1,7 +1,7 @@
 //! What follows from a state: the indexed view and the next deadline.
 
 use super::State;
-use crate::machine::activity::{ActivityDeadline, ActivityPhase};
+use crate::machine::activity::{Activity, ActivityDeadline, ActivityPhase};
 use crate::machine::workflow_task::WorkflowTask;
 use crate::projection::{Projection, Task, TaskKey};
 use harvest_ids::{ActivityId, EventId, Timestamp};
@@ -40,7 +40,7 @@ impl State {
             last_event: self.last_event,
             record_count: self.record_count,
             history_bytes: self.history_bytes,
-            due_at: self.deadlines().map(|(at, _)| at).min(),
+            due_at: self.due_at(),
             tasks: self.tasks(),
             blocked: self.deciding.block.clone(),
         }
@@ -56,27 +56,39 @@ impl State {
         execution.into_iter().chain(task).chain(activities).chain(timers)
     }
 
-    fn tasks(&self) -> BTreeMap<TaskKey, Task> {
-        let mut tasks = BTreeMap::new();
-        let Some(started) = self.started.as_deref().filter(|_| self.closed.is_none()) else { return tasks };
-        let queue = started.task_queue.clone();
-        match &self.deciding.task {
-            WorkflowTask::None | WorkflowTask::Backoff { .. } => {}
-            WorkflowTask::Ready { since, attempt } => {
-                tasks.insert(TaskKey::Workflow, Task { queue, attempt: *attempt, ready_at: *since, started: None });
-            }
-            WorkflowTask::Started { since, attempt, dispatch, .. } => {
-                tasks.insert(TaskKey::Workflow, Task { queue, attempt: *attempt, ready_at: *since, started: Some(dispatch.clone()) });
-            }
-        }
-        for (id, activity) in &self.activities {
-            let (attempt, ready_at, dispatch) = match &activity.phase {
-                ActivityPhase::Ready { since, attempt, .. } => (*attempt, *since, None),
-                ActivityPhase::Running { since, attempt, dispatch, .. } => (*attempt, *since, Some(dispatch.clone())),
-                ActivityPhase::Backoff { .. } => continue,
-            };
-            tasks.insert(TaskKey::Activity(*id), Task { queue: activity.spec.task_queue.clone(), attempt, ready_at, started: dispatch });
-        }
-        tasks
+    /// The run's earliest deadline of any kind.
+    pub fn due_at(&self) -> Option<Timestamp> {
+        self.deadlines().map(|(at, _)| at).min()
     }
+
+    /// One task of the run, if it is ready or with a worker.
+    pub fn task(&self, key: TaskKey) -> Option<Task> {
+        let started = self.started.as_deref().filter(|_| self.closed.is_none())?;
+        match key {
+            TaskKey::Workflow => {
+                let (attempt, ready_at, dispatch) = match &self.deciding.task {
+                    WorkflowTask::None | WorkflowTask::Backoff { .. } => return None,
+                    WorkflowTask::Ready { since, attempt } => (*attempt, *since, None),
+                    WorkflowTask::Started { since, attempt, dispatch, .. } => (*attempt, *since, Some(dispatch.clone())),
+                };
+                Some(Task { queue: started.task_queue.clone(), attempt, ready_at, started: dispatch })
+            }
+            TaskKey::Activity(id) => self.activities.get(&id).and_then(activity_task),
+        }
+    }
+
+    fn tasks(&self) -> BTreeMap<TaskKey, Task> {
+        let workflow = self.task(TaskKey::Workflow).map(|task| (TaskKey::Workflow, task));
+        let activities = self.activities.iter().filter_map(|(id, activity)| Some((TaskKey::Activity(*id), activity_task(activity)?)));
+        workflow.into_iter().chain(activities).collect()
+    }
+}
+
+fn activity_task(activity: &Activity) -> Option<Task> {
+    let (attempt, ready_at, dispatch) = match &activity.phase {
+        ActivityPhase::Ready { since, attempt, .. } => (*attempt, *since, None),
+        ActivityPhase::Running { since, attempt, dispatch, .. } => (*attempt, *since, Some(dispatch.clone())),
+        ActivityPhase::Backoff { .. } => return None,
+    };
+    Some(Task { queue: activity.spec.task_queue.clone(), attempt, ready_at, started: dispatch })
 }

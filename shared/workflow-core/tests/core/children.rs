@@ -50,7 +50,8 @@ fn a_child_starts_runs_and_tells_its_parent_once() {
 
 #[test]
 fn however_a_child_ends_its_parent_learns_how() {
-    let ends: [(fn(&mut Run) -> Decision, &str); 4] = [
+    type End = fn(&mut Run) -> Decision;
+    let ends: [(End, &str); 4] = [
         (|run| run.act(vec![Command::FailWorkflow { failure: failure("NoStock") }]).1, "NoStock"),
         (|run| run.act(vec![Command::CancelWorkflow { reason: "r".into() }]).1, "ChildCancelled"),
         (|run| run.ok(Input::Terminate { reason: "r".into(), request_id: None }), "ChildTerminated"),

@@ -12,7 +12,7 @@ use harvest_workflow_core::limits::Limits;
 use harvest_workflow_core::message::{Message, MessageBody};
 use harvest_workflow_core::oracle;
 use harvest_workflow_core::payload::{Failure, Payload};
-use harvest_workflow_core::projection::{Projection, TaskKey};
+use harvest_workflow_core::projection::{Projection, TaskKey, touched};
 use harvest_workflow_core::record::{Control, Dispatch, Record, WorkflowTaskFailure};
 use harvest_workflow_core::retry::RetryPolicy;
 use harvest_workflow_core::{State, decide};
@@ -138,9 +138,10 @@ impl Run {
                 if before.exists() && !before.is_open() {
                     assert!(decision.records.is_empty(), "nothing after the end: {input:?}");
                 }
-                let mut fold = before;
+                let mut fold = before.clone();
                 decision.records.iter().for_each(|record| fold.apply(record));
                 assert_eq!(fold, self.state, "the records fold to the state: {input:?}");
+                check_touched(&before, &self.state, decision);
                 self.log.extend(decision.records.iter().cloned());
                 self.check_log();
             }
@@ -244,6 +245,16 @@ impl Run {
 
     pub fn last_event(&self) -> &EventKind {
         self.events().pop().expect("a run has events")
+    }
+}
+
+/// Tasks that a decision does not touch are as they were.
+fn check_touched(before: &State, after: &State, decision: &Decision) {
+    let touched = touched(&decision.records);
+    let (before, after) = (before.projection().tasks, after.projection().tasks);
+    assert!(!touched.closed || after.is_empty());
+    for key in before.keys().chain(after.keys()) {
+        assert!(before.get(key) == after.get(key) || touched.closed || touched.keys.contains(key), "{key:?} changed untouched");
     }
 }
 
