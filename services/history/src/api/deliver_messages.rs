@@ -1,0 +1,27 @@
+//! Messages from runs of another shard arrive.
+
+use crate::reply::malformed;
+use super::Api;
+use crate::shard::operation::{Operation, Refusal};
+use harvest_ids::ShardId;
+use harvest_proto::internal::v1::{DeliverMessagesCall, DeliverMessagesReply};
+use harvest_rpc::Error;
+
+pub(super) async fn deliver_messages(api: &Api, call: DeliverMessagesCall) -> Result<DeliverMessagesReply, Error> {
+    let shard_id = ShardId(call.shard_id);
+    let shard = api.host.shard(shard_id).map_err(|refusal| api.error(shard_id, refusal))?;
+    let mut answers = Vec::with_capacity(call.messages.len());
+    for message in call.messages {
+        let message = harvest_wire::message::from_proto(message).map_err(malformed)?;
+        let operation = Operation::Deliver { message: Box::new(message), key_looked_up: false };
+        answers.push(shard.submit(operation).map_err(|refusal| api.error(shard_id, refusal))?);
+    }
+    for answer in answers {
+        match answer.await.unwrap_or(Err(Refusal::NotOwner)) {
+            // What the target refuses is an outcome: delivering it again would change nothing and block those behind it.
+            Ok(_) | Err(Refusal::Reject(_) | Refusal::NotFound) => {}
+            Err(refusal) => return Err(api.error(shard_id, refusal)),
+        }
+    }
+    Ok(DeliverMessagesReply {})
+}

@@ -1,0 +1,72 @@
+//! The shards of this process: opened and closed as the lease keeper says, found by those that call.
+
+use crate::shard::actor::{ShardDeps, Stopper, open};
+use crate::shard::operation::Refusal;
+use crate::shard::ShardHandle;
+use async_trait::async_trait;
+use harvest_ids::ShardId;
+use harvest_runtime::metrics;
+use harvest_shards::{HostError, ShardHost};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+/// The open shards.
+pub struct Host {
+    deps: ShardDeps,
+    open: Mutex<BTreeMap<ShardId, (ShardHandle, Option<Stopper>)>>,
+}
+
+impl Host {
+    /// No shard yet.
+    pub fn new(deps: ShardDeps) -> Self {
+        Self { deps, open: Mutex::default() }
+    }
+
+    fn shards(&self) -> MutexGuard<'_, BTreeMap<ShardId, (ShardHandle, Option<Stopper>)>> {
+        self.open.lock().expect("no code panics while it holds this lock")
+    }
+
+    /// The way into a shard of this process.
+    ///
+    /// # Errors
+    /// [`Refusal::NotOwner`] when the shard is not open here.
+    pub fn shard(&self, shard_id: ShardId) -> Result<ShardHandle, Refusal> {
+        match self.shards().get(&shard_id) {
+            Some((handle, _)) if !handle.is_stopped() => Ok(handle.clone()),
+            Some(_) | None => Err(Refusal::NotOwner),
+        }
+    }
+
+    /// How many shards are open.
+    pub fn count(&self) -> usize {
+        self.shards().len()
+    }
+}
+
+#[async_trait]
+impl ShardHost for Host {
+    async fn open(&self, shard_id: ShardId) -> Result<(), HostError> {
+        if self.shard(shard_id).is_ok() {
+            return Ok(());
+        }
+        let (handle, stopper) = open(shard_id, self.deps.clone()).await.map_err(|error| HostError(error.to_string()))?;
+        self.shards().insert(shard_id, (handle, Some(stopper)));
+        metrics::SHARD_OWNED.set_count(u64::try_from(self.count()).unwrap_or(u64::MAX), []);
+        Ok(())
+    }
+
+    async fn close(&self, shard_id: ShardId) {
+        let closing = self.shards().get_mut(&shard_id).map(|(handle, stopper)| (handle.clone(), stopper.take()));
+        let Some((mut handle, stopper)) = closing else { return };
+        if let Some(stopper) = stopper {
+            stopper.stop();
+        }
+        handle.stopped().await;
+        self.shards().remove(&shard_id);
+        metrics::SHARD_OWNED.set_count(u64::try_from(self.count()).unwrap_or(u64::MAX), []);
+    }
+
+    fn owned(&self) -> Vec<ShardId> {
+        self.shards().iter().filter(|(_, (handle, _))| !handle.is_stopped()).map(|(shard_id, _)| *shard_id).collect()
+    }
+}

@@ -1,0 +1,407 @@
+//! The loop of a shard, and everything it holds.
+
+use super::batch::{InFlight, OpenBatch, Riding, respond};
+use super::cache::Cache;
+use super::liveness::{Liveness, SWEEP_EVERY};
+use super::neighbours::Neighbours;
+use super::operation::{BusinessKey, Refusal};
+use super::outbox::Outbox;
+use super::queries::Queries;
+use super::ready::{QueueKey, Ready};
+use super::{Envelope, ShardHandle};
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use harvest_ids::{Epoch, ExecutionId, ShardId, Timestamp};
+use harvest_persistence::batch::{OutboxRow, TaskRow};
+use harvest_persistence::error::{CommitError, StoreError};
+use harvest_persistence::store::{BacklogQueue, Fence, ShardStore, ShardWriter, StoredRun, TaskKind};
+use harvest_runtime::{Clock, IdSource};
+use harvest_workflow_core::limits::Limits;
+use harvest_workflow_core::state::Status;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// A deadline within this span is announced to the timer scanner at once; its scan finds the others in time.
+pub(crate) const NEAR: Duration = Duration::from_secs(15);
+
+/// What a shard needs.
+#[derive(Clone)]
+pub struct ShardDeps {
+    /// Where runs are kept.
+    pub store: Arc<dyn ShardStore>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub ids: Arc<dyn IdSource>,
+    /// The rest of the fleet.
+    pub neighbours: Arc<dyn Neighbours>,
+    /// Limits in force.
+    pub config: watch::Receiver<Arc<ShardConfig>>,
+    /// Sizes.
+    pub tuning: Tuning,
+}
+
+/// The configuration that decisions are made under.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ShardConfig {
+    /// Its version: generation, number.
+    pub version: (u64, u64),
+    /// The bounds.
+    pub limits: Limits,
+}
+
+/// Sizes and waits of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuning {
+    /// Most runs in memory.
+    pub cached_runs: usize,
+    /// Most operations that wait for the loop.
+    pub inbox_operations: usize,
+    /// For how long activity tasks found at a takeover are not offered, so that workers that run one can say so first.
+    pub takeover_hold: Duration,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { cached_runs: 10_000, inbox_operations: 4_096, takeover_hold: Duration::from_millis(700) }
+    }
+}
+
+/// Something that the shard waited for.
+pub(crate) enum Happening {
+    Committed(Box<dyn ShardWriter>, Result<(), CommitError>),
+    Settled(Option<Fence>),
+    Reopened(Box<dyn ShardWriter>),
+    Loaded(ExecutionId, Result<Option<StoredRun>, StoreError>),
+    Found(BusinessKey, Result<Option<(ExecutionId, Status)>, StoreError>),
+    Checked(Vec<Riding>, Result<Epoch, StoreError>),
+    Delivered(ShardId, bool),
+    TaskPage(QueueKey, Result<Vec<TaskRow>, StoreError>),
+    OutboxPage(Result<Vec<OutboxRow>, StoreError>),
+    HoldOver,
+}
+
+/// Rows asked for in one page.
+pub(crate) const PAGE: u32 = 500;
+
+pub(crate) struct Actor {
+    pub(crate) shard_id: ShardId,
+    pub(crate) epoch: Epoch,
+    /// Offers of this and later epochs of ours are good.
+    pub(crate) first_epoch: Epoch,
+    pub(crate) deps: ShardDeps,
+    pub(crate) config: Arc<ShardConfig>,
+    /// Acknowledge this version once this batch has committed.
+    pub(crate) owed_acknowledgement: Option<(u64, (u64, u64))>,
+    pub(crate) cache: Cache,
+    pub(crate) open: OpenBatch,
+    pub(crate) in_flight: Option<InFlight>,
+    /// Absent while a batch is with the store or its outcome is being settled.
+    pub(crate) writer: Option<Box<dyn ShardWriter>>,
+    pub(crate) committed: u64,
+    pub(crate) loading: HashMap<ExecutionId, Vec<Envelope>>,
+    pub(crate) finding: HashMap<BusinessKey, Vec<Envelope>>,
+    pub(crate) clean: Vec<Riding>,
+    pub(crate) checking: bool,
+    pub(crate) waiters: HashMap<ExecutionId, Vec<Envelope>>,
+    pub(crate) ready: Ready,
+    pub(crate) held: Vec<BacklogQueue>,
+    pub(crate) outbox: Outbox,
+    pub(crate) liveness: Liveness,
+    pub(crate) queries: Queries,
+    /// Deadlines that have no due row yet: of tasks whose start is not saved.
+    pub(crate) volatile: BTreeSet<(Timestamp, ExecutionId)>,
+    /// Operations of a poisoned batch, decided again one by one.
+    pub(crate) solo: VecDeque<Envelope>,
+    pub(crate) last_now: Timestamp,
+    pub(crate) dispatches: u64,
+    pub(crate) next_task_sequence: i64,
+    pub(crate) next_outbox_sequence: i64,
+    pub(crate) work: FuturesUnordered<BoxFuture<'static, Happening>>,
+    pub(crate) lost: bool,
+}
+
+/// Asks a running shard to stop: it writes what it has, answers the rest `NotOwner` and ends.
+#[derive(Debug)]
+pub struct Stopper(oneshot::Sender<()>);
+
+impl Stopper {
+    /// Asks. The handle's `stopped` tells when it is done.
+    pub fn stop(self) {
+        if self.0.send(()).is_err() {
+            tracing::debug!("the shard had stopped already");
+        }
+    }
+}
+
+/// Takes a shard over and runs it. When this returns, no older owner can write any more.
+///
+/// # Errors
+/// When the store cannot be reached.
+pub async fn open(shard_id: ShardId, deps: ShardDeps) -> Result<(ShardHandle, Stopper), StoreError> {
+    let fence = deps.store.take_over(shard_id).await?;
+    let writer = deps.store.open_writer(shard_id, fence.epoch).await?;
+    harvest_runtime::crash::point("history.loading");
+    let recovery = deps.store.recovery(shard_id).await?;
+    let backlog = deps.store.backlog_queues(shard_id).await?;
+    let (operations, inbox) = mpsc::channel(deps.tuning.inbox_operations);
+    let (stop, stopping) = oneshot::channel();
+    let (stopped_sender, stopped) = watch::channel(false);
+    let config = deps.config.borrow().clone();
+    let mut actor = Actor {
+        shard_id,
+        epoch: fence.epoch,
+        first_epoch: fence.epoch,
+        owed_acknowledgement: Some((0, config.version)),
+        config,
+        cache: Cache::new(deps.tuning.cached_runs),
+        open: OpenBatch::default(),
+        in_flight: None,
+        writer: Some(writer),
+        committed: fence.batch_seq,
+        loading: HashMap::new(),
+        finding: HashMap::new(),
+        clean: Vec::new(),
+        checking: false,
+        waiters: HashMap::new(),
+        ready: Ready::default(),
+        held: Vec::new(),
+        outbox: Outbox::default(),
+        liveness: Liveness::new(deps.clock.monotonic()),
+        queries: Queries::default(),
+        volatile: BTreeSet::new(),
+        solo: VecDeque::new(),
+        last_now: Timestamp::default(),
+        dispatches: 0,
+        next_task_sequence: recovery.last_task_sequence + 1,
+        next_outbox_sequence: recovery.last_outbox_sequence + 1,
+        work: FuturesUnordered::new(),
+        lost: false,
+        deps,
+    };
+    actor.recover(backlog);
+    tracing::info!(shard = shard_id.0, epoch = fence.epoch.0, "shard opened");
+    harvest_runtime::spawn("shard", async move {
+        actor.run(inbox, stopping).await;
+        stopped_sender.send_replace(true);
+    });
+    Ok((ShardHandle { shard_id, operations, stopped }, Stopper(stop)))
+}
+
+impl Actor {
+    fn recover(&mut self, backlog: Vec<BacklogQueue>) {
+        self.outbox.recover();
+        for queue in backlog {
+            match queue.kind {
+                TaskKind::Workflow => self.ready.add_backlog(&queue),
+                TaskKind::Activity => self.held.push(queue),
+            }
+        }
+        if !self.held.is_empty() {
+            let (clock, hold) = (self.deps.clock.clone(), self.deps.tuning.takeover_hold);
+            self.spawn(async move {
+                clock.sleep(hold).await;
+                Happening::HoldOver
+            });
+        }
+    }
+
+    async fn run(&mut self, mut inbox: mpsc::Receiver<Envelope>, mut stopping: oneshot::Receiver<()>) {
+        let mut config = self.deps.config.clone();
+        let mut config_lives = true;
+        let clock = self.deps.clock.clone();
+        let mut next_sweep = clock.monotonic() + SWEEP_EVERY;
+        let mut stop_asked = false;
+        loop {
+            self.advance();
+            if self.lost || (stop_asked && self.is_idle()) {
+                break;
+            }
+            let accepts = !stop_asked && self.accepts();
+            let nap = self.nap(next_sweep);
+            tokio::select! {
+                biased;
+                Some(happening) = self.work.next(), if !self.work.is_empty() => self.happened(happening),
+                _ = &mut stopping, if !stop_asked => {
+                    stop_asked = true;
+                    self.stop_asked();
+                }
+                envelope = inbox.recv(), if accepts => match envelope {
+                    Some(envelope) => {
+                        self.take(envelope);
+                        self.take_more(&mut inbox);
+                    }
+                    None => {
+                        stop_asked = true;
+                        self.stop_asked();
+                    }
+                },
+                changed = config.changed(), if config_lives => match changed {
+                    Ok(()) => self.configure(config.borrow_and_update().clone()),
+                    Err(_) => config_lives = false,
+                },
+                () = clock.sleep(nap) => {}
+            }
+            self.wake_volatile();
+            let now = clock.monotonic();
+            if now >= next_sweep {
+                next_sweep = now + SWEEP_EVERY;
+                self.sweep(now);
+            }
+        }
+        inbox.close();
+        self.refuse_everything(&mut inbox);
+        tracing::info!(shard = self.shard_id.0, epoch = self.epoch.0, lost = self.lost, "shard closed");
+    }
+
+    /// What has arrived already joins the batch that is about to be sent.
+    fn take_more(&mut self, inbox: &mut mpsc::Receiver<Envelope>) {
+        while self.accepts() {
+            match inbox.try_recv() {
+                Ok(envelope) => self.take(envelope),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn accepts(&self) -> bool {
+        self.solo.is_empty() && !self.open.is_full()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_flight.is_none() && !self.open.has_writes() && self.open.riding.is_empty() && self.clean.is_empty() && !self.checking && self.solo.is_empty()
+    }
+
+    fn nap(&self, next_sweep: Duration) -> Duration {
+        let sweep = next_sweep.saturating_sub(self.deps.clock.monotonic());
+        let volatile = self.volatile.first().map(|(at, _)| at.since(self.deps.clock.now()));
+        volatile.map_or(sweep, |volatile| volatile.min(sweep))
+    }
+
+    /// Starts whatever can be started: the next batch, epoch checks, offers, deliveries, pages.
+    fn advance(&mut self) {
+        self.next_solo();
+        self.send_batch();
+        self.check_epoch();
+        self.pay_acknowledgement();
+        self.offer();
+        self.deliver();
+    }
+
+    pub(crate) fn spawn(&mut self, future: impl Future<Output = Happening> + Send + 'static) {
+        self.work.push(Box::pin(future));
+    }
+
+    /// The owner's clock: wall time that never goes back within one ownership.
+    pub(crate) fn now(&mut self) -> Timestamp {
+        self.last_now = self.last_now.max(self.deps.clock.now());
+        self.last_now
+    }
+
+    fn configure(&mut self, config: Arc<ShardConfig>) {
+        if config.version <= self.config.version {
+            return;
+        }
+        self.config = config;
+        let after = if self.open.has_writes() {
+            self.sealed_batch() + 1
+        } else {
+            self.sealed_batch()
+        };
+        self.owed_acknowledgement = Some((after, self.config.version));
+    }
+
+    /// The newest batch that is sealed, committed or not.
+    pub(crate) fn sealed_batch(&self) -> u64 {
+        self.in_flight.as_ref().map_or(self.committed, |in_flight| in_flight.id.batch_seq)
+    }
+
+    fn pay_acknowledgement(&mut self) {
+        if let Some((after, version)) = self.owed_acknowledgement
+            && self.committed >= after
+        {
+            self.owed_acknowledgement = None;
+            self.deps.neighbours.acknowledge(self.shard_id, self.epoch, version);
+        }
+    }
+
+    /// Sends the answers that changed nothing once one look at the epoch has shown that the shard is still ours.
+    fn check_epoch(&mut self) {
+        if self.checking || self.clean.is_empty() {
+            return;
+        }
+        self.checking = true;
+        let riding = std::mem::take(&mut self.clean);
+        let (store, clock, shard_id) = (self.deps.store.clone(), self.deps.clock.clone(), self.shard_id);
+        self.spawn(async move {
+            let mut tries = 0;
+            loop {
+                match store.epoch(shard_id).await {
+                    Err(StoreError::Unavailable(_)) if tries < 20 => {
+                        tries += 1;
+                        clock.sleep(Duration::from_millis(200)).await;
+                    }
+                    answer => return Happening::Checked(riding, answer),
+                }
+            }
+        });
+    }
+
+    pub(crate) fn checked(&mut self, riding: Vec<Riding>, answer: Result<Epoch, StoreError>) {
+        self.checking = false;
+        match answer {
+            // Settling an unknown commit raises our own epoch: ours are all from the first on, up to the one we hold.
+            Ok(epoch) if epoch >= self.first_epoch && epoch <= self.epoch => riding.into_iter().for_each(Riding::release),
+            Ok(_) if self.writer.is_none() => {
+                // A commit is being settled, which may just have raised the epoch for us: look again when that is known.
+                self.clean.extend(riding);
+            }
+            Ok(_) => {
+                self.refuse(riding, &Refusal::NotOwner);
+                self.lose();
+            }
+            Err(error) => self.refuse(riding, &Refusal::Unavailable(error.to_string())),
+        }
+    }
+
+    pub(crate) fn lose(&mut self) {
+        if !self.lost {
+            tracing::warn!(shard = self.shard_id.0, epoch = self.epoch.0, "shard lost to another owner");
+        }
+        self.lost = true;
+    }
+
+    pub(crate) fn refuse(&self, riding: Vec<Riding>, refusal: &Refusal) {
+        for riding in riding {
+            respond(riding.envelope.responder, Err(refusal.clone()));
+        }
+    }
+
+    fn stop_asked(&mut self) {
+        // What is only in memory becomes durable, so that the next owner knows which tasks are with a worker.
+        let unsaved: Vec<_> = self.cache.runs().filter(|run| run.has_unsaved()).map(|run| run.execution_id).collect();
+        self.open.touched.extend(unsaved);
+    }
+
+    fn refuse_everything(&mut self, inbox: &mut mpsc::Receiver<Envelope>) {
+        self.queries.drain();
+        let mut envelopes: Vec<Envelope> = self.solo.drain(..).collect();
+        envelopes.extend(self.loading.drain().flat_map(|(_, parked)| parked));
+        envelopes.extend(self.finding.drain().flat_map(|(_, parked)| parked));
+        envelopes.extend(self.waiters.drain().flat_map(|(_, parked)| parked));
+        while let Ok(envelope) = inbox.try_recv() {
+            envelopes.push(envelope);
+        }
+        for envelope in envelopes {
+            respond(envelope.responder, Err(Refusal::NotOwner));
+        }
+        let mut riding = std::mem::take(&mut self.clean);
+        riding.append(&mut self.open.riding);
+        if let Some(in_flight) = &mut self.in_flight {
+            riding.append(&mut in_flight.riding);
+        }
+        self.refuse(riding, &Refusal::NotOwner);
+    }
+}

@@ -1,0 +1,248 @@
+//! The way of a batch: sealed, with the store, committed, lost, poisoned or unknown; and what a commit sets off.
+
+use super::actor::{Actor, Happening, NEAR, PAGE};
+use super::batch::{InFlight, MAX_DECISIONS, OpenBatch, Riding, respond};
+use super::operation::Refusal;
+use harvest_ids::{ExecutionId, Timestamp};
+use harvest_persistence::batch::{Batch, BatchId};
+use harvest_persistence::error::{CommitError, StoreError};
+use harvest_persistence::store::{Fence, ShardWriter};
+use harvest_runtime::{crash, metrics};
+use std::time::Duration;
+
+/// Between two tries to reach a store that is away.
+const TRY_AGAIN: Duration = Duration::from_millis(200);
+
+impl Actor {
+    /// Seals and sends the open batch when none is with the store.
+    pub(crate) fn send_batch(&mut self) {
+        if self.lost || self.in_flight.is_some() || !self.open.has_writes() {
+            return;
+        }
+        let Some(writer) = self.writer.take() else { return };
+        let open = std::mem::take(&mut self.open);
+        let id = BatchId { shard_id: self.shard_id, epoch: self.epoch, batch_seq: self.committed + 1 };
+        let OpenBatch { touched, outbox, delivered, riding, .. } = open;
+        let mut batch = Batch { outbox_new: outbox, outbox_gone: delivered, ..Batch::default() };
+        let mut sealed = Vec::with_capacity(touched.len());
+        for execution_id in touched {
+            if let Some(run) = self.cache.peek_mut(execution_id) {
+                run.last_batch = id.batch_seq;
+                sealed.push(run.seal(&mut batch, &mut self.next_task_sequence));
+            }
+        }
+        self.in_flight = Some(InFlight { id, batch, sealed, riding });
+        crash::point("history.before_send");
+        self.commit(writer);
+    }
+
+    fn commit(&mut self, mut writer: Box<dyn ShardWriter>) {
+        let Some(in_flight) = &self.in_flight else { return };
+        let (id, batch) = (in_flight.id, in_flight.batch.clone());
+        self.spawn(async move {
+            let outcome = {
+                let mut commit = writer.commit(id, &batch);
+                // The first poll sends the statement: whoever dies here dies with it in flight.
+                tokio::select! {
+                    biased;
+                    outcome = &mut commit => outcome,
+                    () = tokio::task::yield_now() => {
+                        crash::point("history.in_flight");
+                        commit.await
+                    }
+                }
+            };
+            Happening::Committed(writer, outcome)
+        });
+    }
+
+    pub(crate) fn happened(&mut self, happening: Happening) {
+        match happening {
+            Happening::Committed(writer, outcome) => self.commit_returned(writer, outcome),
+            Happening::Settled(fence) => self.settled(fence),
+            Happening::Reopened(writer) => self.reopened(writer),
+            Happening::Loaded(id, stored) => self.loaded(id, stored),
+            Happening::Found(key, found) => self.found(key, found),
+            Happening::Checked(riding, epoch) => self.checked(riding, epoch),
+            Happening::Delivered(target, success) => {
+                let done = self.outbox.delivered(target, success, self.deps.clock.monotonic());
+                if success {
+                    crash::point("history.delivered");
+                }
+                self.open.delivered.extend(done);
+            }
+            Happening::TaskPage(key, rows) => self.ready.page(&key, self.page_or_warn(rows), PAGE as usize),
+            Happening::OutboxPage(rows) => {
+                let rows = self.page_or_warn(rows).map(|rows| rows.into_iter().map(|row| (self.deps.neighbours.shard_of(row.target), row)).collect());
+                self.outbox.page(rows, PAGE as usize);
+            }
+            Happening::HoldOver => {
+                for queue in std::mem::take(&mut self.held) {
+                    self.ready.add_backlog(&queue);
+                }
+            }
+        }
+    }
+
+    fn page_or_warn<T>(&self, page: Result<Vec<T>, StoreError>) -> Option<Vec<T>> {
+        page.inspect_err(|error| tracing::warn!(shard = self.shard_id.0, %error, "a page of pending work cannot be read; it is tried again")).ok()
+    }
+
+    fn commit_returned(&mut self, writer: Box<dyn ShardWriter>, outcome: Result<(), CommitError>) {
+        match outcome {
+            Ok(()) => {
+                self.writer = Some(writer);
+                crash::point("history.committed");
+                self.release_batch();
+            }
+            Err(CommitError::ShardLost) => self.lose(),
+            Err(CommitError::Poisoned(message)) => {
+                self.writer = Some(writer);
+                self.poisoned(&message);
+            }
+            Err(CommitError::Unavailable(error)) => {
+                tracing::warn!(shard = self.shard_id.0, %error, "the store is unavailable; the batch is sent again");
+                self.reopen();
+            }
+            Err(CommitError::Unknown(error)) => {
+                tracing::warn!(shard = self.shard_id.0, %error, "the outcome of a commit is unknown; it is being settled");
+                self.settle();
+            }
+        }
+    }
+
+    /// Finds out whether the batch in flight has landed, by raising the epoch: that waits for the old statement.
+    fn settle(&mut self) {
+        let Some(in_flight) = &self.in_flight else { return };
+        let (store, clock, id) = (self.deps.store.clone(), self.deps.clock.clone(), in_flight.id);
+        self.spawn(async move {
+            loop {
+                match store.settle(id).await {
+                    Ok(fence) => return Happening::Settled(fence),
+                    Err(error) => {
+                        tracing::debug!(shard = id.shard_id.0, %error, "settling is tried again");
+                        clock.sleep(TRY_AGAIN).await;
+                    }
+                }
+            }
+        });
+    }
+
+    fn settled(&mut self, fence: Option<Fence>) {
+        let (Some(fence), Some(in_flight)) = (fence, &mut self.in_flight) else {
+            self.lose();
+            return;
+        };
+        self.epoch = fence.epoch;
+        in_flight.id.epoch = fence.epoch;
+        let landed = fence.batch_seq == in_flight.id.batch_seq;
+        tracing::info!(shard = self.shard_id.0, epoch = fence.epoch.0, landed, "the outcome of the commit is settled");
+        self.owed_acknowledgement = Some((self.owed_acknowledgement.map_or(0, |(after, _)| after), self.config.version));
+        if landed {
+            self.release_batch();
+        }
+        self.reopen();
+    }
+
+    /// Opens a new writer; a batch that is still in flight is then sent (again).
+    fn reopen(&mut self) {
+        let (store, clock, shard_id, epoch) = (self.deps.store.clone(), self.deps.clock.clone(), self.shard_id, self.epoch);
+        self.spawn(async move {
+            loop {
+                clock.sleep(TRY_AGAIN).await;
+                match store.open_writer(shard_id, epoch).await {
+                    Ok(writer) => return Happening::Reopened(writer),
+                    Err(error) => tracing::debug!(shard = shard_id.0, %error, "opening a writer is tried again"),
+                }
+            }
+        });
+    }
+
+    fn reopened(&mut self, writer: Box<dyn ShardWriter>) {
+        if self.in_flight.is_some() {
+            self.commit(writer);
+        } else {
+            self.writer = Some(writer);
+        }
+    }
+
+    /// The batch in flight is durable: answers leave, and what follows from it is set off.
+    fn release_batch(&mut self) {
+        let Some(in_flight) = self.in_flight.take() else { return };
+        self.committed = in_flight.id.batch_seq;
+        in_flight.riding.into_iter().for_each(Riding::release);
+        let horizon = Timestamp::from_millis(self.deps.clock.now().as_millis().saturating_add(i64::try_from(NEAR.as_millis()).unwrap_or(i64::MAX)));
+        let mut near = Vec::new();
+        metrics::ENGINE_COMMITS.add(1, ["committed"]);
+        let now = self.deps.clock.now();
+        for sealed in &in_flight.sealed {
+            if let Some(run) = self.cache.peek(sealed.execution_id) {
+                run.count(&sealed.facts, now);
+            }
+            sealed.ready.iter().for_each(|row| self.ready.add(row));
+            if let Some(due_at) = sealed.due_at
+                && due_at <= horizon
+            {
+                near.push((sealed.execution_id, due_at));
+            }
+            if sealed.closed {
+                self.answer_waiters(sealed.execution_id);
+            }
+        }
+        if !near.is_empty() {
+            self.deps.neighbours.arm(self.shard_id, near);
+        }
+        for row in in_flight.batch.outbox_new {
+            self.outbox.add(self.deps.neighbours.shard_of(row.target), row);
+        }
+        let (committed, open) = (self.committed, &self.open.touched);
+        self.cache.evict(|run| run.last_batch > committed || run.has_unsaved() || open.contains(&run.execution_id));
+    }
+
+    /// Whether everything of a run that a caller may see is committed.
+    pub(crate) fn is_clean(&self, execution_id: ExecutionId) -> bool {
+        !self.open.touched.contains(&execution_id) && self.cache.peek(execution_id).is_none_or(|run| run.last_batch <= self.committed)
+    }
+
+    /// Some value was refused and nobody knows whose: all decisions since the last commit are undone in memory and decided again, one
+    /// by one, so that the offender alone gets the error.
+    fn poisoned(&mut self, message: &str) {
+        let Some(in_flight) = self.in_flight.take() else { return };
+        let alone = in_flight.sealed.len() <= 1 && in_flight.riding.len() <= 1;
+        let open = std::mem::take(&mut self.open);
+        for execution_id in in_flight.sealed.iter().map(|sealed| sealed.execution_id).chain(open.touched) {
+            self.cache.forget(execution_id);
+        }
+        self.open.delivered = in_flight.batch.outbox_gone;
+        self.open.delivered.extend(open.delivered);
+        let mut again: Vec<Riding> = Vec::new();
+        if alone {
+            tracing::error!(shard = self.shard_id.0, run = ?in_flight.sealed.first().map(|sealed| sealed.execution_id), message, "a decision is poisoned");
+            for riding in in_flight.riding {
+                respond(riding.envelope.responder, Err(Refusal::Poisoned(message.to_owned())));
+            }
+        } else {
+            tracing::warn!(shard = self.shard_id.0, message, "a batch is poisoned; its decisions are made again one by one");
+            again.extend(in_flight.riding);
+        }
+        again.extend(open.riding);
+        // Those that were undone come before those that were still waiting for their turn.
+        for riding in again.into_iter().rev() {
+            self.solo.push_front(riding.envelope);
+        }
+    }
+
+    /// Decides the next operation of a poisoned batch once the one before it is through.
+    pub(crate) fn next_solo(&mut self) {
+        let busy = self.in_flight.is_some() || self.open.has_writes() || !self.loading.is_empty() || !self.finding.is_empty();
+        if !busy && let Some(envelope) = self.solo.pop_front() {
+            self.take(envelope);
+        }
+    }
+
+    /// Makes room: starts of tasks that are only in memory keep their runs there until they are saved.
+    pub(crate) fn save_some_unsaved(&mut self) {
+        let unsaved: Vec<_> = self.cache.runs().filter(|run| run.has_unsaved()).map(|run| run.execution_id).take(MAX_DECISIONS).collect();
+        self.open.touched.extend(unsaved);
+    }
+}

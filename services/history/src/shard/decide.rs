@@ -1,0 +1,443 @@
+//! What an operation does: find its run, let the core decide, put what it decided into the open batch, and choose what its answer
+//! waits for.
+
+use super::Envelope;
+use super::actor::{Actor, Happening};
+use super::batch::{Riding, respond};
+use super::operation::{Answer, BusinessKey, Operation, Refusal, StartOperation, Target};
+use super::run::Run;
+use harvest_ids::{ExecutionId, Slot};
+use harvest_persistence::batch::OutboxRow;
+use harvest_persistence::error::StoreError;
+use harvest_persistence::store::StoredRun;
+use harvest_workflow_core::decide::decide;
+use harvest_workflow_core::decision::{Decision, Reject, Reply, Successor};
+use harvest_workflow_core::event::WorkflowStarted;
+use harvest_workflow_core::input::{ActivityOutcome, Carried, Env, Input};
+use harvest_workflow_core::message::{Message, MessageBody};
+use harvest_workflow_core::payload::Failure;
+use harvest_workflow_core::record::WorkflowTaskFailure;
+use harvest_workflow_core::state::Status;
+
+/// Longest chain of continued runs that one operation follows in memory.
+const MAX_CHAIN: usize = 16;
+
+impl Actor {
+    /// Takes an operation: at once when its run is in memory, later when it must be loaded.
+    pub(crate) fn take(&mut self, envelope: Envelope) {
+        match &envelope.operation {
+            Operation::Start(start) => {
+                let key = start.key.clone();
+                self.with_key(key, envelope);
+            }
+            Operation::Input { target, .. }
+            | Operation::Describe(target)
+            | Operation::Locate(target)
+            | Operation::AwaitClose(target)
+            | Operation::Query { target, .. } => match target.clone() {
+                Target::Execution(id) | Target::ExecutionOf(_, id) => self.with_run(id, envelope),
+                Target::Key(key) => self.with_key(key, envelope),
+            },
+            Operation::TakeTask { execution_id, .. } | Operation::TakeQuery { execution_id, .. } => {
+                let id = *execution_id;
+                self.with_run(id, envelope);
+            }
+            Operation::Deliver { message, .. } => {
+                let id = message.target;
+                self.with_run(id, envelope);
+            }
+            Operation::AnswerQuery { .. } => self.answer_query(envelope),
+            Operation::Announce { .. } => self.announce(envelope),
+        }
+    }
+
+    /// Goes on with the run that answers for a key, or without one when there is none.
+    fn with_key(&mut self, key: BusinessKey, envelope: Envelope) {
+        if let Some(parked) = self.finding.get_mut(&key) {
+            parked.push(envelope);
+            return;
+        }
+        if let Some(id) = self.cache.key(&key) {
+            self.with_run(id, envelope);
+            return;
+        }
+        let (store, shard_id) = (self.deps.store.clone(), self.shard_id);
+        self.finding.insert(key.clone(), vec![envelope]);
+        self.spawn(async move {
+            let found = store.find_run(shard_id, &key.namespace, &key.workflow_type, &key.workflow_id).await;
+            Happening::Found(key, found)
+        });
+    }
+
+    pub(crate) fn found(&mut self, key: BusinessKey, found: Result<Option<(ExecutionId, Status)>, StoreError>) {
+        let parked = self.finding.remove(&key).unwrap_or_default();
+        let found = match found {
+            Ok(found) => found.map(|(id, _)| id),
+            Err(error) => {
+                parked.into_iter().for_each(|envelope| respond(envelope.responder, Err(refusal_of(&error))));
+                return;
+            }
+        };
+        if let Some(id) = found {
+            // Only while nothing newer is known: a start may have been decided meanwhile.
+            if self.cache.key(&key).is_none() {
+                self.cache.point(key.clone(), id);
+            }
+        }
+        for envelope in parked {
+            match self.cache.key(&key) {
+                Some(id) => self.with_run(id, envelope),
+                None => self.without_run(envelope),
+            }
+        }
+    }
+
+    /// Goes on with a run, loading it first when it is not in memory (once, however many wait for it).
+    pub(crate) fn with_run(&mut self, id: ExecutionId, envelope: Envelope) {
+        if let Some(parked) = self.loading.get_mut(&id) {
+            parked.push(envelope);
+        } else if self.cache.contains(id) {
+            self.on_run(id, envelope);
+        } else {
+            let (store, shard_id) = (self.deps.store.clone(), self.shard_id);
+            self.loading.insert(id, vec![envelope]);
+            self.spawn(async move { Happening::Loaded(id, store.load_run(shard_id, id).await) });
+        }
+    }
+
+    pub(crate) fn loaded(&mut self, id: ExecutionId, stored: Result<Option<StoredRun>, StoreError>) {
+        let parked = self.loading.remove(&id).unwrap_or_default();
+        let run = match stored {
+            Ok(Some(stored)) => Run::load(stored).map(Some).map_err(|error| Refusal::Corrupt(error.to_string())),
+            Ok(None) => Ok(None),
+            Err(error) => Err(refusal_of(&error)),
+        };
+        match run {
+            Ok(Some(run)) => {
+                let now = self.deps.clock.monotonic();
+                for (activity_id, attempt, _) in run.state.running_activities() {
+                    self.liveness.watch(id, activity_id, attempt, now);
+                }
+                if !self.cache.contains(id) {
+                    self.cache.insert(run);
+                }
+                parked.into_iter().for_each(|envelope| self.on_run(id, envelope));
+            }
+            // It may have been started while the store was being read.
+            Ok(None) if self.cache.contains(id) => parked.into_iter().for_each(|envelope| self.on_run(id, envelope)),
+            Ok(None) => parked.into_iter().for_each(|envelope| self.without_run(envelope)),
+            Err(refusal) => parked.into_iter().for_each(|envelope| respond(envelope.responder, Err(refusal.clone()))),
+        }
+    }
+
+    fn without_run(&mut self, envelope: Envelope) {
+        match envelope.operation {
+            Operation::Start(ref start) => {
+                let start = start.clone();
+                self.start(&start, envelope);
+            }
+            Operation::Deliver { ref message, key_looked_up } => {
+                let message = message.clone();
+                self.deliver_to_new_run(&message, key_looked_up, envelope);
+            }
+            Operation::TakeTask { .. } | Operation::TakeQuery { .. } => {
+                self.task_taken(&envelope.operation);
+                self.clean.push(Riding { envelope, answer: Ok(Answer::Gone) });
+            }
+            Operation::Input { .. }
+            | Operation::Describe(_)
+            | Operation::Locate(_)
+            | Operation::AwaitClose(_)
+            | Operation::Query { .. }
+            | Operation::AnswerQuery { .. }
+            | Operation::Announce { .. } => self.clean.push(Riding { envelope, answer: Err(Refusal::NotFound) }),
+        }
+    }
+
+    fn on_run(&mut self, id: ExecutionId, envelope: Envelope) {
+        if self.cache.get(id).is_none() {
+            // Forgotten between its loading and this: by a poisoned neighbour. Loaded again.
+            self.with_run(id, envelope);
+            return;
+        }
+        if self.is_of_another_namespace(id, &envelope.operation) {
+            self.ride(Some(id), envelope, Err(Refusal::NotFound));
+            return;
+        }
+        match &envelope.operation {
+            Operation::Start(_) => self.start_existing(id, envelope),
+            Operation::Input { .. } => self.input(id, envelope),
+            Operation::TakeTask { .. } => self.take_task(id, envelope),
+            Operation::TakeQuery { .. } => self.take_query(id, envelope),
+            Operation::Describe(_) => self.describe(id, envelope),
+            Operation::Locate(_) => self.locate(id, envelope),
+            Operation::AwaitClose(_) => self.await_close(id, envelope),
+            Operation::Query { .. } => self.query(id, envelope),
+            Operation::Deliver { message, .. } => {
+                let message = message.clone();
+                self.deliver_to_run(id, &message, envelope);
+            }
+            Operation::AnswerQuery { .. } | Operation::Announce { .. } => self.take(envelope),
+        }
+    }
+
+    fn is_of_another_namespace(&self, id: ExecutionId, operation: &Operation) -> bool {
+        let (Operation::Input { target, .. }
+        | Operation::Describe(target)
+        | Operation::Locate(target)
+        | Operation::AwaitClose(target)
+        | Operation::Query { target, .. }) = operation
+        else {
+            return false;
+        };
+        match target {
+            Target::ExecutionOf(namespace, _) => self.cache.peek(id).is_some_and(|run| run.key.namespace != *namespace),
+            Target::Execution(_) | Target::Key(_) => false,
+        }
+    }
+
+    /// Lets the core decide about an input of a run in memory. What it decided is in the open batch afterwards, except that starts of
+    /// tasks stay in memory (`ride_along`) until something else of the run is written.
+    pub(crate) fn decide(&mut self, id: ExecutionId, input: &Input, ride_along: bool) -> Result<Reply, Reject> {
+        let (now, random, config) = (self.now(), self.deps.ids.random_u64(), self.config.clone());
+        let env = Env { now, random, limits: &config.limits, config_version: config.version };
+        let Some(run) = self.cache.get(id) else { return Err(Reject::NotFound) };
+        let Decision { records, messages, successor, reply } = decide(&mut run.state, input, &env)?;
+        if !records.is_empty() {
+            self.open.bytes += 128 * records.len() + input_bytes(input);
+            run.record(records);
+            let closed = !run.state.is_open();
+            if !ride_along {
+                self.open.touched.insert(id);
+            }
+            if closed {
+                self.liveness.run_ended(id);
+            }
+        }
+        for message in messages {
+            self.post(&message);
+        }
+        if let Some(successor) = successor {
+            self.succeed(&successor);
+        }
+        Ok(reply)
+    }
+
+    /// Puts a message into the outbox of the open batch.
+    fn post(&mut self, message: &Message) {
+        let sequence = self.next_outbox_sequence;
+        self.next_outbox_sequence += 1;
+        let bytes = harvest_wire::message::encode(message);
+        self.open.bytes += bytes.len();
+        self.open.outbox.push(OutboxRow { sequence, target: message.target, message: bytes });
+    }
+
+    fn succeed(&mut self, successor: &Successor) {
+        let started = successor.started.clone();
+        let key = BusinessKey { namespace: started.namespace.clone(), workflow_type: started.workflow_type.clone(), workflow_id: started.workflow_id.clone() };
+        let id = started.execution_id;
+        let input = Input::Start { started: Box::new(started), carried: successor.carried.clone() };
+        if let Err(reject) = self.create(id, key, &input) {
+            // The core made this start itself; a refusal would leave a chain without its end.
+            tracing::error!(shard = self.shard_id.0, run = %id, %reject, "a successor was refused: this is a bug");
+        }
+    }
+
+    /// Creates a run in memory and in the open batch.
+    fn create(&mut self, id: ExecutionId, key: BusinessKey, start: &Input) -> Result<Reply, Reject> {
+        self.cache.insert(Run::new(id, key.clone()));
+        let reply = self.decide(id, start, false);
+        match &reply {
+            Ok(_) => self.cache.point(key, id),
+            Err(_) => self.cache.forget(id),
+        }
+        reply
+    }
+
+    fn start(&mut self, start: &StartOperation, envelope: Envelope) {
+        let slot = Slot::of(&start.key.namespace, &start.key.workflow_id);
+        let id = ExecutionId::new(slot, self.now(), self.deps.ids.random_u64());
+        let started = WorkflowStarted {
+            namespace: start.key.namespace.clone(),
+            workflow_type: start.key.workflow_type.clone(),
+            workflow_id: start.key.workflow_id.clone(),
+            execution_id: id,
+            first_execution_id: id,
+            continued_from: None,
+            parent: None,
+            task_queue: start.task_queue.clone(),
+            input: start.input.clone(),
+            request_id: start.request_id.clone(),
+            execution_timeout: start.execution_timeout,
+            workflow_task_timeout: start.workflow_task_timeout,
+            config_version: self.config.version,
+        };
+        let input = Input::Start { started: Box::new(started), carried: Carried::default() };
+        let answer = self.create(id, start.key.clone(), &input).map_err(Refusal::Reject);
+        let answer = answer.map(|_| Answer::Started { execution_id: id, status: Status::Running, fresh: true });
+        self.ride(Some(id), envelope, answer);
+    }
+
+    fn start_existing(&mut self, id: ExecutionId, envelope: Envelope) {
+        let Operation::Start(start) = &envelope.operation else { return };
+        let Some(run) = self.cache.peek(id) else { return };
+        let status = run.state.status();
+        let repeated = start.request_id.as_ref().is_some_and(|request| run.state.started_by(request));
+        let answer = if start.fail_on_conflict && !repeated {
+            Err(Refusal::AlreadyExists { execution_id: id, status })
+        } else {
+            Ok(Answer::Started { execution_id: id, status, fresh: repeated })
+        };
+        self.ride(Some(id), envelope, answer);
+    }
+
+    fn input(&mut self, id: ExecutionId, envelope: Envelope) {
+        let Operation::Input { input, follow_chain, .. } = &envelope.operation else { return };
+        let follow_chain = *follow_chain;
+        let reply = self.decide(id, input, false);
+        if let Err(Reject::Closed { continued_as: Some(next), .. }) = &reply
+            && follow_chain
+        {
+            let next = *next;
+            self.with_run(next, envelope);
+            return;
+        }
+        if let (Ok(_), Input::CloseActivity { token, .. }) = (&reply, input)
+            && let Some(activity_id) = token.activity_id
+        {
+            self.liveness.ended(id, activity_id);
+        }
+        if *input == Input::Wake {
+            self.keep_armed(id);
+        }
+        let answer = match reply {
+            Ok(reply) => Ok(decided(id, &reply)),
+            Err(reject) => {
+                self.refused(id, input, &reject);
+                Err(Refusal::Reject(reject))
+            }
+        };
+        self.ride(Some(id), envelope, answer);
+    }
+
+    /// A malformed decision fails its workflow task, so that it is tried again later instead of waiting for its timeout.
+    fn refused(&mut self, id: ExecutionId, input: &Input, reject: &Reject) {
+        let Input::CompleteWorkflowTask(complete) = input else { return };
+        let malformed = match reject {
+            Reject::BadCommand { .. } | Reject::BadDecision { .. } | Reject::Limit { .. } => true,
+            Reject::Closed { .. } | Reject::StaleTask { .. } | Reject::NotPending | Reject::NotFound | Reject::AlreadyStarted => false,
+        };
+        if malformed {
+            let cause = WorkflowTaskFailure::WorkerError { message: reject.to_string() };
+            let failure = Input::FailWorkflowTask { token: complete.token.clone(), worker_id: complete.worker_id.clone(), cause };
+            if let Err(reject) = self.decide(id, &failure, false) {
+                tracing::warn!(run = %id, %reject, "the workflow task of a malformed decision could not be failed");
+            }
+        }
+    }
+
+    /// A message for a run that does not exist: a child's start, or one that nothing will ever come of.
+    fn deliver_to_new_run(&mut self, message: &Message, key_looked_up: bool, mut envelope: Envelope) {
+        let MessageBody::StartChild { namespace, child, .. } = &message.body else {
+            self.clean.push(Riding { envelope, answer: Ok(Answer::Gone) });
+            return;
+        };
+        let key = BusinessKey { namespace: namespace.clone(), workflow_type: child.workflow_type.clone(), workflow_id: child.workflow_id.clone() };
+        if key_looked_up {
+            self.start_child(message, key, envelope);
+        } else {
+            envelope.operation = Operation::Deliver { message: Box::new(message.clone()), key_looked_up: true };
+            self.with_key(key, envelope);
+        }
+    }
+
+    fn start_child(&mut self, message: &Message, key: BusinessKey, envelope: Envelope) {
+        let id = message.target;
+        let answer = match self.create(id, key, &Input::Message(Box::new(message.clone()))) {
+            Ok(_) => Ok(Answer::Gone),
+            Err(reject) => Err(Refusal::Reject(reject)),
+        };
+        self.ride(Some(id), envelope, answer);
+    }
+
+    /// A message for a run in memory; or the start of a child whose business key that run holds.
+    fn deliver_to_run(&mut self, id: ExecutionId, message: &Message, envelope: Envelope) {
+        if id == message.target {
+            if let Err(reject) = self.decide(id, &Input::Message(Box::new(message.clone())), false) {
+                // A refusal is an outcome, not an error: it must not block the messages behind it.
+                tracing::debug!(run = %id, %reject, "a message came too late");
+            }
+            self.ride(Some(id), envelope, Ok(Answer::Gone));
+            return;
+        }
+        let MessageBody::StartChild { parent, .. } = &message.body else { return };
+        let Some(holder) = self.cache.peek(id) else { return };
+        if !holder.state.is_open() {
+            let key = holder.key.clone();
+            self.start_child(message, key, envelope);
+            return;
+        }
+        let failure = Failure::engine("ChildAlreadyRunning", format!("workflow {} of type {} is open already (run {id})", holder.key.workflow_id, holder.key.workflow_type));
+        let refused = MessageBody::ChildStartRefused { initiated: parent.initiated, failure };
+        self.post(&Message { source: message.target, target: message.source, body: refused });
+        self.open.riding.push(Riding { envelope, answer: Ok(Answer::Gone) });
+    }
+
+    /// Lets an answer go when what it tells is durable: with the batch that holds the run's newest change, or, when there is none,
+    /// after a look at the epoch.
+    pub(crate) fn ride(&mut self, id: Option<ExecutionId>, envelope: Envelope, answer: Result<Answer, Refusal>) {
+        let riding = Riding { envelope, answer };
+        let Some(id) = id else {
+            self.clean.push(riding);
+            return;
+        };
+        if self.open.touched.contains(&id) {
+            self.open.riding.push(riding);
+            return;
+        }
+        let uncommitted = self.cache.peek(id).is_some_and(|run| run.last_batch > self.committed);
+        match &mut self.in_flight {
+            Some(in_flight) if uncommitted => in_flight.riding.push(riding),
+            Some(_) | None => self.clean.push(riding),
+        }
+    }
+}
+
+fn decided(execution_id: ExecutionId, reply: &Reply) -> Answer {
+    let (fresh, try_again, cancel_requested) = match reply {
+        Reply::Duplicate => (false, false, false),
+        Reply::TryAgain => (true, true, false),
+        Reply::Progress { cancel_requested } => (true, false, *cancel_requested),
+        Reply::Done | Reply::WorkflowTask { .. } | Reply::ActivityTask { .. } => (true, false, false),
+    };
+    Answer::Decided { execution_id, fresh, try_again, cancel_requested }
+}
+
+/// Bytes of user data in an input, roughly: what it adds to a batch.
+fn input_bytes(input: &Input) -> usize {
+    match input {
+        Input::Start { started, carried } => started.input.len() + carried.signals.iter().map(|signal| signal.payload.len()).sum::<usize>(),
+        Input::Signal { payload, .. } => payload.len(),
+        Input::CompleteWorkflowTask(complete) => 256 * complete.commands.len(),
+        Input::CloseActivity { outcome: ActivityOutcome::Completed(output), .. } => output.len(),
+        Input::Heartbeat { details: Some(details), .. } => details.len(),
+        Input::CloseActivity { .. }
+        | Input::Heartbeat { details: None, .. }
+        | Input::RequestCancel { .. }
+        | Input::Terminate { .. }
+        | Input::StartWorkflowTask { .. }
+        | Input::FailWorkflowTask { .. }
+        | Input::StartActivity { .. }
+        | Input::AnnounceActivity { .. }
+        | Input::ActivityLost { .. }
+        | Input::Wake
+        | Input::Message(_) => 0,
+    }
+}
+
+pub(crate) fn refusal_of(error: &StoreError) -> Refusal {
+    match error {
+        StoreError::Unavailable(message) => Refusal::Unavailable(message.clone()),
+        StoreError::Corrupt(message) | StoreError::Refused(message) => Refusal::Corrupt(message.clone()),
+    }
+}

@@ -1,0 +1,106 @@
+//! Messages on their way to other runs: delivered at least once, in order per target shard, removed when the target has committed them.
+
+use harvest_ids::ShardId;
+use harvest_persistence::batch::OutboxRow;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Most messages in one delivery.
+const MAX_DELIVERY: usize = 100;
+/// Most undelivered messages in memory; beyond it they are read from the store again when there is room.
+pub(crate) const MAX_WAITING: usize = 10_000;
+
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: VecDeque<OutboxRow>,
+    in_delivery: usize,
+    failures: u32,
+    not_before: Option<Duration>,
+}
+
+/// The outbox of a shard, by target shard: one that cannot be reached blocks no other.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    lanes: BTreeMap<ShardId, Lane>,
+    waiting: usize,
+    /// Messages above this sequence may be in the store only.
+    spilled_after: Option<i64>,
+    /// A message was left to the store while a page was being read: the page may have missed it.
+    missed: bool,
+    reading: bool,
+}
+
+impl Outbox {
+    /// A committed message waits for delivery.
+    pub(crate) fn add(&mut self, target: ShardId, row: OutboxRow) {
+        if self.spilled_after.is_some() {
+            self.missed |= self.reading;
+            return; // the store's pages bring it, in order
+        }
+        if self.waiting >= MAX_WAITING {
+            self.spilled_after = Some(row.sequence - 1);
+            return;
+        }
+        self.push(target, row);
+    }
+
+    fn push(&mut self, target: ShardId, row: OutboxRow) {
+        self.waiting += 1;
+        self.lanes.entry(target).or_default().waiting.push_back(row);
+    }
+
+    /// Reads the store from the beginning: after a takeover.
+    pub(crate) fn recover(&mut self) {
+        self.spilled_after = Some(0);
+    }
+
+    /// Where to read a page, when one is wanted. It is answered by one [`Outbox::page`].
+    pub(crate) fn wants_page(&mut self) -> Option<i64> {
+        let after = self.spilled_after.filter(|_| !self.reading && self.waiting < MAX_WAITING / 2)?;
+        self.reading = true;
+        self.missed = false;
+        Some(after)
+    }
+
+    /// A page came, with the target shard of each row: `None` when it could not be read.
+    pub(crate) fn page(&mut self, rows: Option<Vec<(ShardId, OutboxRow)>>, asked_for: usize) {
+        self.reading = false;
+        let Some(rows) = rows else { return };
+        let read_to = rows.last().map_or(self.spilled_after, |(_, row)| Some(row.sequence));
+        self.spilled_after = if rows.len() < asked_for && !self.missed { None } else { read_to };
+        for (target, row) in rows {
+            self.push(target, row);
+        }
+    }
+
+    /// Deliveries to start now: one at a time per target.
+    pub(crate) fn deliveries(&mut self, now: Duration) -> Vec<(ShardId, Vec<OutboxRow>)> {
+        let idle = self.lanes.iter_mut().filter(|(_, lane)| lane.in_delivery == 0 && !lane.waiting.is_empty() && lane.not_before.is_none_or(|at| at <= now));
+        idle.map(|(target, lane)| {
+            let rows: Vec<_> = lane.waiting.iter().take(MAX_DELIVERY).cloned().collect();
+            lane.in_delivery = rows.len();
+            (*target, rows)
+        })
+        .collect()
+    }
+
+    /// A delivery ended. Returns the sequences that are done with.
+    pub(crate) fn delivered(&mut self, target: ShardId, success: bool, now: Duration) -> Vec<i64> {
+        let Some(lane) = self.lanes.get_mut(&target) else { return Vec::new() };
+        let count = std::mem::take(&mut lane.in_delivery);
+        if !success {
+            lane.failures = lane.failures.saturating_add(1);
+            let wait = Duration::from_millis(100).saturating_mul(1 << lane.failures.min(5)).min(Duration::from_secs(2));
+            lane.not_before = Some(now + wait);
+            return Vec::new();
+        }
+        lane.failures = 0;
+        lane.not_before = None;
+        self.waiting -= count;
+        let done = lane.waiting.drain(..count).map(|row| row.sequence).collect();
+        if lane.waiting.is_empty() {
+            self.lanes.remove(&target);
+        }
+        done
+    }
+}

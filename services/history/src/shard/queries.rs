@@ -1,0 +1,78 @@
+//! Queries that wait for a worker's answer. They leave no trace.
+
+use super::Envelope;
+use super::batch::respond;
+use super::operation::{Answer, Refusal};
+use harvest_ids::{ExecutionId, QueryName, WorkerId};
+use harvest_workflow_core::payload::Payload;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Most queries that wait at a time on one shard.
+const MAX_WAITING: usize = 1000;
+
+/// One query.
+#[derive(Debug)]
+pub(crate) struct WaitingQuery {
+    pub(crate) execution_id: ExecutionId,
+    pub(crate) name: QueryName,
+    pub(crate) args: Payload,
+    pub(crate) deadline: Duration,
+    /// The session that has it.
+    pub(crate) taken_by: Option<WorkerId>,
+    pub(crate) envelope: Envelope,
+}
+
+/// Waiting queries of a shard by number.
+#[derive(Debug, Default)]
+pub(crate) struct Queries {
+    waiting: HashMap<u64, WaitingQuery>,
+}
+
+impl Queries {
+    /// Adds a query, or refuses it when too many wait.
+    pub(crate) fn add(&mut self, number: u64, query: WaitingQuery) -> bool {
+        if self.waiting.len() >= MAX_WAITING {
+            respond(query.envelope.responder, Err(Refusal::Overloaded { limit: "waiting_queries" }));
+            return false;
+        }
+        self.waiting.insert(number, query);
+        true
+    }
+
+    /// A worker takes a query that nobody has.
+    pub(crate) fn take(&mut self, number: u64, execution_id: ExecutionId, worker: &WorkerId) -> Option<&WaitingQuery> {
+        let query = self.waiting.get_mut(&number).filter(|query| query.execution_id == execution_id && query.taken_by.is_none())?;
+        query.taken_by = Some(worker.clone());
+        Some(query)
+    }
+
+    /// A worker's answer; false when the query does not wait for this worker (any more).
+    pub(crate) fn answer(&mut self, number: u64, worker: &WorkerId, answer: Answer) -> bool {
+        match self.waiting.get(&number) {
+            Some(query) if query.taken_by.as_ref() == Some(worker) => {}
+            Some(_) | None => return false,
+        }
+        if let Some(query) = self.waiting.remove(&number) {
+            respond(query.envelope.responder, Ok(answer));
+        }
+        true
+    }
+
+    /// Ends queries whose time is over or whose caller has gone.
+    pub(crate) fn sweep(&mut self, now: Duration) {
+        let over: Vec<u64> = self.waiting.iter().filter(|(_, query)| query.deadline <= now || query.envelope.responder.is_closed()).map(|(number, _)| *number).collect();
+        for number in over {
+            if let Some(query) = self.waiting.remove(&number) {
+                respond(query.envelope.responder, Err(Refusal::QueryTimeout));
+            }
+        }
+    }
+
+    /// Ends all.
+    pub(crate) fn drain(&mut self) {
+        for (_, query) in self.waiting.drain() {
+            respond(query.envelope.responder, Err(Refusal::NotOwner));
+        }
+    }
+}
