@@ -11,6 +11,7 @@
 //! No async, clock, randomness or I/O here: fresh values are passed in. May depend on `harvest-ids`, `bytes`, `thiserror` and the
 //! vocabulary of `harvest-workflow-core`. Start at [`machine`].
 
+mod asking;
 pub mod error;
 mod gate;
 mod history;

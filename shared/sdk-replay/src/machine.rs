@@ -1,17 +1,16 @@
 //! The machine: one run of one workflow function against its history.
 //!
 //! Who drives it feeds events, calls [`Machine::advance`] until it says [`Step::AtRest`], and lets the code run whenever it is told to.
-//! While code runs it calls the asking methods (`schedule_activity`, `start_timer`, ...) and the looking ones (`take`, `take_signal`, ...).
+//! While code runs it calls the asking methods (`schedule_activity`, `start_timer`, ...) and the looking ones (`take`, `take_signal`, ...), which are in `asking.rs`.
 
 use crate::Mismatch;
 use crate::error::{FeedError, ReplayError};
 use crate::history::{History, RecordedDecision};
-use crate::inbox::{Inbox, Signal, Take};
+use crate::inbox::{Inbox, Signal};
 use crate::item::{Handle, Item, ItemKind, Resolution, Stage, WaitKey};
-use crate::matching::describe_side_effect;
-use harvest_ids::{DurationMs, EventId, SignalName, TimerName, Timestamp};
-use harvest_workflow_core::command::{Command, ScheduleActivity, StartChildWorkflow};
-use harvest_workflow_core::event::{Event, EventKind, SideEffectKind, WorkflowStarted};
+use harvest_ids::{EventId, TimerName, Timestamp};
+use harvest_workflow_core::command::Command;
+use harvest_workflow_core::event::{Event, EventKind, WorkflowStarted};
 use harvest_workflow_core::payload::Payload;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -75,6 +74,7 @@ pub(crate) enum Current {
 pub struct Machine {
     pub(crate) history: History,
     pub(crate) started: Option<Arc<WorkflowStarted>>,
+    started_at: Timestamp,
     pub(crate) code_started: bool,
     pub(crate) current: Current,
     /// The last event that the current decision has seen.
@@ -90,16 +90,16 @@ pub struct Machine {
     pub(crate) items: BTreeMap<Handle, Item>,
     pub(crate) by_event: BTreeMap<EventId, Handle>,
     pub(crate) open_timers: BTreeSet<TimerName>,
-    next_handle: u64,
-    inbox: Inbox,
-    named_values: BTreeMap<String, Payload>,
-    cancel: Option<(EventId, String)>,
+    pub(crate) next_handle: u64,
+    pub(crate) inbox: Inbox,
+    pub(crate) named_values: BTreeMap<String, Payload>,
+    pub(crate) cancel: Option<(EventId, String)>,
     /// The code has ended, or is being dropped: nothing that it asks for counts.
     pub(crate) closed: bool,
     pub(crate) failure: Option<ReplayError>,
     /// A worker holds a workflow task that has seen so much: one live decision may follow the recorded ones.
     task: Option<EventId>,
-    max_commands: usize,
+    pub(crate) max_commands: usize,
 }
 
 impl Default for Machine {
@@ -114,6 +114,7 @@ impl Machine {
         Self {
             history: History::default(),
             started: None,
+            started_at: Timestamp::default(),
             code_started: false,
             current: Current::None,
             seen: EventId(0),
@@ -233,6 +234,7 @@ impl Machine {
         match event.kind {
             EventKind::WorkflowStarted(started) => {
                 self.started = Some(Arc::new(*started));
+                self.started_at = event.at;
                 None
             }
             EventKind::SignalReceived { name, .. } => Some(WaitKey::Signal(name)), // it is in the inbox since the decision began
@@ -314,196 +316,6 @@ impl Machine {
         Some(Completion { commands, consumed_signals: self.consumed_signals.clone() })
     }
 
-    fn ask(&mut self, command: Command, handle: Option<Handle>) -> usize {
-        if self.slots.len() >= self.max_commands && self.failure.is_none() {
-            self.failure = Some(ReplayError::TooManyCommands { allowed: self.max_commands });
-        }
-        if self.failure.is_none() && !self.closed {
-            self.slots.push(Slot { command: Some(command), handle });
-        }
-        self.slots.len().saturating_sub(1)
-    }
-
-    fn ask_item(&mut self, kind: ItemKind, command: Command) -> Handle {
-        let handle = Handle(self.next_handle);
-        self.next_handle += 1;
-        let index = self.ask(command, Some(handle));
-        self.items.insert(handle, Item { kind, stage: Stage::Asked(index), abandoned: false });
-        handle
-    }
-
-    /// The code wants an activity.
-    pub fn schedule_activity(&mut self, activity: ScheduleActivity) -> Handle {
-        self.ask_item(ItemKind::Activity, Command::ScheduleActivity(activity))
-    }
-
-    /// The code wants a child run. A detached one is never resolved: do not wait for it.
-    pub fn start_child_workflow(&mut self, child: StartChildWorkflow) -> Handle {
-        let kind = if child.detached { ItemKind::Detached } else { ItemKind::Child };
-        self.ask_item(kind, Command::StartChildWorkflow(child))
-    }
-
-    /// The code wants a timer; `None` when it has one of that name already.
-    pub fn start_timer(&mut self, timer_id: TimerName, duration: DurationMs) -> Option<Handle> {
-        if !self.open_timers.insert(timer_id.clone()) {
-            return None;
-        }
-        Some(self.ask_item(ItemKind::Timer(timer_id.clone()), Command::StartTimer { timer_id, duration }))
-    }
-
-    /// The code no longer wants an activity, timer or child. What was asked for in the same decision is never sent. A timer ends at once;
-    /// an activity or child that is running ends when it has stopped. Returns what to wake.
-    pub fn cancel(&mut self, handle: Handle) -> Option<WaitKey> {
-        if self.closed {
-            return None;
-        }
-        let item = self.items.get(&handle)?;
-        let event = match item.stage {
-            Stage::Ended(_) | Stage::Open { cancel_requested: true, .. } => return None,
-            Stage::Asked(index) => {
-                if let Some(slot) = self.slots.get_mut(index) {
-                    *slot = Slot { command: None, handle: None };
-                }
-                return self.end_now(handle);
-            }
-            Stage::Open { event, cancel_requested: false } => event,
-        };
-        match item.kind {
-            ItemKind::Timer(_) => {
-                self.ask(Command::CancelTimer { started: event }, None);
-                self.by_event.remove(&event);
-                return self.end_now(handle);
-            }
-            ItemKind::Activity => self.ask(Command::CancelActivity { activity_id: event }, None),
-            ItemKind::Child | ItemKind::Detached => self.ask(Command::CancelChildWorkflow { started: event }, None),
-        };
-        if let Some(item) = self.items.get_mut(&handle) {
-            item.stage = Stage::Open { event, cancel_requested: true };
-        }
-        None
-    }
-
-    fn end_now(&mut self, handle: Handle) -> Option<WaitKey> {
-        let item = self.items.get_mut(&handle)?;
-        if let ItemKind::Timer(name) = &item.kind {
-            self.open_timers.remove(name);
-        }
-        item.stage = Stage::Ended(Resolution::Cancelled);
-        Some(WaitKey::Item(handle))
-    }
-
-    /// The future that waited is gone: a timer is cancelled, an activity or child runs on and its end is dropped.
-    pub fn abandon(&mut self, handle: Handle) {
-        if self.closed {
-            return;
-        }
-        let Some(item) = self.items.get_mut(&handle) else { return };
-        match (&item.kind, &item.stage) {
-            (_, Stage::Ended(_)) => {
-                self.items.remove(&handle);
-            }
-            (ItemKind::Timer(_), Stage::Asked(_) | Stage::Open { .. }) => {
-                let _nobody_waits = self.cancel(handle);
-                self.items.remove(&handle);
-            }
-            (ItemKind::Activity | ItemKind::Child | ItemKind::Detached, Stage::Asked(_) | Stage::Open { .. }) => item.abandoned = true,
-        }
-    }
-
-    /// How an item ended, once: it is forgotten with that.
-    pub fn take(&mut self, handle: Handle) -> Option<Resolution> {
-        match self.items.get(&handle)?.stage {
-            Stage::Ended(_) => {}
-            Stage::Asked(_) | Stage::Open { .. } => return None,
-        }
-        match self.items.remove(&handle)?.stage {
-            Stage::Ended(resolution) => Some(resolution),
-            Stage::Asked(_) | Stage::Open { .. } => None,
-        }
-    }
-
-    /// Takes the oldest unread signal of a name.
-    pub fn take_signal(&mut self, name: &SignalName, take: Take) -> Option<Signal> {
-        if self.closed || self.failure.is_some() {
-            return None;
-        }
-        let signal = self.inbox.take(name, self.reached, take)?;
-        self.consumed_signals.push(signal.event_id);
-        Some(signal)
-    }
-
-    /// How many signals of a name the decision has seen and the code has not taken.
-    pub fn unread_signals(&self, name: &SignalName) -> usize {
-        self.inbox.count(name)
-    }
-
-    /// Why somebody asked the run to cancel itself. `Take::InOrder` is for who waits, `Take::All` for who looks.
-    pub fn cancel_requested(&self, take: Take) -> Option<&str> {
-        let (event, reason) = self.cancel.as_ref()?;
-        (take == Take::All || *event <= self.reached).then_some(reason)
-    }
-
-    /// What the history says about the side effect that the code takes now. A custom one has one value per name and run.
-    pub fn side_effect(&mut self, kind: SideEffectKind, name: Option<&str>) -> Recorded {
-        if self.failure.is_some() {
-            return Recorded::Diverged;
-        }
-        if let Some(value) = name.filter(|_| kind == SideEffectKind::Custom).and_then(|name| self.named_values.get(name)) {
-            return Recorded::Value(value.clone());
-        }
-        let Current::Replayed(decision) = &self.current else { return Recorded::Fresh };
-        let asked = describe_side_effect(kind, name);
-        let next = decision.commands.iter().enumerate().skip(self.side_effects_taken);
-        let found = next.filter_map(|(index, event)| match &event.kind {
-            EventKind::SideEffectRecorded { kind, name, value } => Some((index, event.id, *kind, name.clone(), value.clone())),
-            _ => None,
-        });
-        match found.into_iter().next() {
-            Some((index, _, found_kind, found_name, value)) if found_kind == kind && found_name.as_deref() == name => {
-                self.side_effects_taken = index + 1;
-                self.record_side_effect(kind, name, value.clone());
-                Recorded::Value(value)
-            }
-            Some((_, event_id, found_kind, found_name, _)) => {
-                let expected = describe_side_effect(found_kind, found_name.as_deref());
-                self.diverge(event_id, expected, asked);
-                Recorded::Diverged
-            }
-            None => {
-                let id = decision.id;
-                self.diverge(id, "no further side effect in this decision".to_owned(), asked);
-                Recorded::Diverged
-            }
-        }
-    }
-
-    /// Notes a value that the code took from outside.
-    pub fn record_side_effect(&mut self, kind: SideEffectKind, name: Option<&str>, value: Payload) {
-        if kind == SideEffectKind::Custom
-            && let Some(name) = name
-        {
-            self.named_values.insert(name.to_owned(), value.clone());
-        }
-        self.ask(Command::RecordSideEffect { kind, name: name.map(str::to_owned), value }, None);
-    }
-
-    /// Notes a marker of the SDK.
-    pub fn record_marker(&mut self, name: &str, details: Option<Payload>) {
-        self.markers.insert(name.to_owned(), details.clone());
-        self.ask(Command::RecordMarker { name: name.to_owned(), details }, None);
-    }
-
-    /// The code has ended: its terminal command is the last one that counts.
-    pub fn finish(&mut self, terminal: Command) {
-        self.ask(terminal, None);
-        self.closed = true;
-    }
-
-    /// The code is about to be dropped unfinished (evicted from a cache): what its destructors ask for does not count.
-    pub fn detach(&mut self) {
-        self.closed = true;
-    }
-
     pub(crate) fn diverge(&mut self, event_id: EventId, expected: String, actual: String) {
         let message = "the workflow code has changed since this run was started, or it is not deterministic".to_owned();
         self.failure = Some(ReplayError::Mismatch(Mismatch { event_id, expected, actual, message }));
@@ -512,6 +324,11 @@ impl Machine {
     /// The run's first event, once it was applied.
     pub fn started(&self) -> Option<&Arc<WorkflowStarted>> {
         self.started.as_ref()
+    }
+
+    /// When the run was started: the time of its first event.
+    pub fn started_at(&self) -> Timestamp {
+        self.started_at
     }
 
     /// Whether the current decision is one that the history has.

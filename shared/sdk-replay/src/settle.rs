@@ -6,6 +6,7 @@ use crate::item::{ItemKind, Stage};
 use crate::machine::{Current, Machine};
 use crate::matching::{describe_command, describe_event, matches};
 use harvest_ids::EventId;
+use harvest_workflow_core::command::Command;
 use harvest_workflow_core::event::{Event, EventKind};
 
 /// Failures that the engine appends to a decision on its own.
@@ -72,13 +73,29 @@ impl Machine {
             return Ok(());
         }
         match self.history.decisions.pop_front() {
-            Some(decision) if decision.completed.seen == self.seen => {
+            Some(decision) if decision.completed.seen == self.seen && self.same_values(&decision) => {
                 self.current = Current::None;
                 self.settle(&decision)
             }
             Some(decision) => Err(ReplayError::NotOurs { event_id: decision.id }),
             None => Err(ReplayError::Malformed { event_id: self.history.last, message: "a task was given although the last one is not recorded".to_owned() }),
         }
+    }
+}
+
+impl Machine {
+    /// Whether the values that the code took from outside are the recorded ones: another worker may have made the same decision with
+    /// other values, and this code has seen its own.
+    fn same_values(&self, decision: &RecordedDecision) -> bool {
+        let taken = self.slots.iter().filter_map(|slot| match &slot.command {
+            Some(Command::RecordSideEffect { value, .. }) => Some(value),
+            _ => None,
+        });
+        let recorded = decision.commands.iter().filter_map(|event| match &event.kind {
+            EventKind::SideEffectRecorded { value, .. } => Some(value),
+            _ => None,
+        });
+        taken.eq(recorded)
     }
 }
 

@@ -120,6 +120,20 @@ fn a_decision_of_another_worker_is_noticed_by_who_submitted_its_own() {
 }
 
 #[test]
+fn the_same_decision_of_another_worker_with_another_random_value_is_noticed() {
+    let mut server = Server::new();
+    let (mut machine, mut program) = (Machine::new(), Program::new(vec![Op::Random(1), Op::Signal]));
+    machine.feed(server.history.iter().cloned()).unwrap();
+    machine.begin_task(EventId(1)).unwrap();
+    program.drive(&mut machine).unwrap();
+    machine.take_completion().unwrap();
+    task(&mut server, &mut Machine::new(), &mut Program::new(vec![Op::Random(2), Op::Signal]));
+    server.signal("go", "1");
+    machine.feed(server.history.iter().cloned()).unwrap();
+    assert_eq!(machine.begin_task(server.last()), Err(ReplayError::NotOurs { event_id: EventId(2) }));
+}
+
+#[test]
 fn a_loop_that_never_waits_is_stopped() {
     let mut server = Server::new();
     server.signal("go", "1");

@@ -1,0 +1,123 @@
+//! The worker: takes tasks from a frontend, runs them, answers.
+//!
+//! [`session`] keeps one stream open and announces what is running; [`credits`] bounds how much is taken; [`workflow_tasks`],
+//! [`activity_tasks`] and [`query_tasks`] run one task each; [`cache`] keeps runs in memory between their tasks.
+
+mod activity_tasks;
+mod attempts;
+mod builder;
+mod cache;
+mod config;
+mod credits;
+mod query_tasks;
+mod runs;
+mod session;
+mod workflow_tasks;
+
+pub(crate) use builder::register_workflows;
+pub use builder::{BuildError, HarvestBuilder};
+pub use config::WorkerConfig;
+
+use crate::channels::{AddressError, Channels};
+use crate::registry::Registry;
+use attempts::Attempts;
+use cache::RunCache;
+use credits::Credits;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Why a worker ended on its own.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The addresses or the token are not usable.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The server does not want this worker: bad token, bad names. Trying again would not help.
+    #[error("the server refused the worker: {0}")]
+    Refused(Box<tonic::Status>),
+}
+
+/// What the parts of a running worker share.
+pub(crate) struct WorkerShared {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) config: WorkerConfig,
+    pub(crate) channels: Channels,
+    pub(crate) cache: RunCache,
+    pub(crate) credits: Arc<Credits>,
+    pub(crate) attempts: Attempts,
+    /// Tasks that are being run.
+    pub(crate) tasks: TaskTracker,
+    pub(crate) draining: AtomicBool,
+}
+
+impl WorkerShared {
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+}
+
+/// Runs registered workflows and activities. Made by [`HarvestBuilder`].
+pub struct Worker {
+    registry: Arc<Registry>,
+    config: WorkerConfig,
+}
+
+impl Worker {
+    /// Serves until `shutdown` is ready, then takes no more tasks, gives back what it has not begun, and waits for what is running, at most
+    /// [`WorkerConfig::with_shutdown_timeout`]; activities that still run then are aborted and go by their retry policy. Connections that
+    /// fail are made again.
+    ///
+    /// # Errors
+    /// [`WorkerError`] when the server refuses the worker from the start.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
+        let channels = Channels::new(&self.config.addresses, self.config.token.as_deref())?;
+        let worker = Arc::new(WorkerShared {
+            cache: RunCache::new(self.config.workflow_cache_size),
+            credits: Arc::new(Credits::new(&self.config)),
+            attempts: Attempts::default(),
+            tasks: TaskTracker::new(),
+            draining: AtomicBool::new(false),
+            registry: self.registry,
+            config: self.config,
+            channels,
+        });
+        let stop = CancellationToken::new();
+        let drain = CancellationToken::new();
+        let serving = session::serve(worker.clone(), drain.clone(), stop.clone());
+        let drained = async {
+            shutdown.await;
+            worker.draining.store(true, Ordering::Release);
+            drain.cancel();
+            worker.tasks.close();
+            if tokio::time::timeout(worker.config.shutdown_timeout, worker.tasks.wait()).await.is_err() {
+                tracing::warn!(attempts = worker.attempts.count(), "tasks still run at the end of the shutdown timeout and are aborted");
+                worker.attempts.abort_all();
+                if tokio::time::timeout(activity_tasks::FAREWELL, worker.tasks.wait()).await.is_err() {
+                    tracing::warn!("tasks do not end");
+                }
+            }
+            stop.cancel();
+        };
+        let (served, ()) = tokio::join!(
+            async {
+                tokio::select! {
+                    biased;
+                    served = serving => served,
+                    () = stop.cancelled() => Ok(()),
+                }
+            },
+            async {
+                tokio::select! {
+                    biased;
+                    () = drained => {}
+                    () = stop.cancelled() => {} // the server refused the worker
+                }
+            }
+        );
+        served
+    }
+}

@@ -1,0 +1,185 @@
+//! One attempt of an activity: run it, report how it ended.
+
+use crate::activity::{ActivityContext, ActivityInfo, AttemptStart, HeartbeatAnswer};
+use crate::error::{ActivityFailure, CANCELLED, HANDLER_PANIC};
+use crate::worker::WorkerShared;
+use crate::worker::attempts::{Attempt, Attempts};
+use crate::workflow::run::panic_message;
+use futures::FutureExt as _;
+use harvest_proto::v1::close_activity_request::Outcome;
+use harvest_proto::v1::worker_service_client::WorkerServiceClient;
+use harvest_proto::v1::{self, ActivityTask, CloseActivityRequest, HeartbeatRequest};
+use harvest_wire::{failure, payload};
+use harvest_workflow_core::payload::Payload;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long the outcome of an attempt is offered to the server.
+const REPORT: Duration = Duration::from_secs(300);
+/// The same once the worker is shutting down and waits no longer.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
+/// The longest time between heartbeats that go to the server.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Gives a task back that has not begun.
+pub(crate) async fn release(worker: Arc<WorkerShared>, worker_id: String, task: ActivityTask) {
+    report(&worker, &worker_id, &task, Outcome::Released(v1::Released {}), Instant::now() + FAREWELL).await;
+}
+
+/// Runs one attempt.
+pub(crate) async fn run(worker: Arc<WorkerShared>, worker_id: String, task: ActivityTask) {
+    let Some((attempt, _running)) = Attempts::begin(&worker, &task.task_token) else { return };
+    let Some(outcome) = outcome(&worker, &worker_id, &task, &attempt).await else {
+        tracing::debug!(activity_type = task.activity_type, "an attempt that is not this worker's any more was aborted");
+        return;
+    };
+    let deadline = Instant::now() + if attempt.abort.is_cancelled() { FAREWELL } else { REPORT };
+    report(&worker, &worker_id, &task, outcome, deadline).await;
+}
+
+/// How the attempt ended; `None` when nobody wants to know any more.
+async fn outcome(worker: &Arc<WorkerShared>, worker_id: &str, task: &ActivityTask, attempt: &Attempt) -> Option<Outcome> {
+    let Some(registration) = worker.registry.activities.get(task.activity_type.as_str()) else {
+        let message = format!("activity type {:?} is not registered in this worker", task.activity_type);
+        return Some(failed(&ActivityFailure::new("ActivityNotRegistered", message)));
+    };
+    let input = match payload::or_null("input", task.input.clone()) {
+        Ok(input) => input,
+        Err(error) => return Some(failed(&ActivityFailure::non_retryable("InvalidInput", error.to_string()))),
+    };
+    let context = context(worker, worker_id, task, attempt);
+    let limit = (task.start_to_close_ms > 0).then(|| Instant::now() + Duration::from_millis(task.start_to_close_ms));
+    let (start, running_context) = (registration.start.clone(), context.clone());
+    // Made inside the guarded future: the author's code may panic before its first await.
+    let running = AssertUnwindSafe(async move {
+        match start(running_context, &input) {
+            Ok(running) => running.await,
+            Err(error) => Err(ActivityFailure::non_retryable("InvalidInput", error.to_string())),
+        }
+    })
+    .catch_unwind();
+    let ended = tokio::select! {
+        biased;
+        () = attempt.lost.cancelled() => return None,
+        ended = running => ended,
+        () = attempt.abort.cancelled() => return Some(failed(&ActivityFailure::new("WorkerShutdown", "the worker was shut down"))),
+        () = past(limit) => return None, // the server has noticed by itself
+        () = grace(attempt, worker.config.cancellation_grace_period) => return Some(Outcome::Cancelled(v1::Cancelled {})),
+    };
+    Some(match ended {
+        Ok(Ok(output)) => Outcome::Completed(payload::to_proto(&output)),
+        Ok(Err(failure)) if attempt.cancel.is_cancelled() && is_cancellation(&failure) => Outcome::Cancelled(v1::Cancelled {}),
+        Ok(Err(failure)) => {
+            context.flush_heartbeat().await;
+            failed(&failure)
+        }
+        Err(panic) => {
+            context.flush_heartbeat().await;
+            failed(&ActivityFailure::new(HANDLER_PANIC, panic_message(panic.as_ref())))
+        }
+    })
+}
+
+/// Code whose errors are texts has the text of `ActivityCancelled`.
+fn is_cancellation(failure: &ActivityFailure) -> bool {
+    failure.error_type == CANCELLED || failure.message == crate::activity::ActivityCancelled.to_string()
+}
+
+fn failed(it: &ActivityFailure) -> Outcome {
+    let retry_after_ms = it.retry_after.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
+    Outcome::Failed(v1::ActivityFailure { failure: Some(failure::to_proto(&it.to_core())), retry_after_ms })
+}
+
+/// Ready at the limit; never without one.
+async fn past(limit: Option<Instant>) {
+    match limit {
+        Some(limit) => tokio::time::sleep_until(limit).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ready when the attempt has not ended so long after it was asked to cancel.
+async fn grace(attempt: &Attempt, longest: Duration) {
+    attempt.cancel.cancelled().await;
+    tokio::time::sleep(longest).await;
+}
+
+fn context(worker: &Arc<WorkerShared>, worker_id: &str, task: &ActivityTask, attempt: &Attempt) -> ActivityContext {
+    let workflow = task.workflow.clone().unwrap_or_default();
+    let heartbeat_details = payload::optional("heartbeat_details", task.heartbeat_details.clone()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "heartbeat details of an earlier attempt are left out");
+        None
+    });
+    let (sink_worker, sink_id, sink_token, lost) = (worker.clone(), worker_id.to_owned(), task.task_token.clone(), attempt.lost.clone());
+    let send_heartbeat = move |details: Option<Payload>| {
+        let request = HeartbeatRequest { task_token: sink_token.clone(), worker_id: sink_id.clone(), details: details.as_ref().map(payload::to_proto) };
+        let (worker, lost) = (sink_worker.clone(), lost.clone());
+        Box::pin(async move { heartbeat(&worker, request, &lost).await }) as std::pin::Pin<Box<dyn Future<Output = HeartbeatAnswer> + Send>>
+    };
+    let heartbeat_interval = match task.heartbeat_timeout_ms {
+        0 => HEARTBEAT_INTERVAL,
+        millis => HEARTBEAT_INTERVAL.min(Duration::from_millis(millis) / 3),
+    };
+    ActivityContext::new(AttemptStart {
+        info: ActivityInfo {
+            namespace: workflow.namespace,
+            execution_id: workflow.execution_id,
+            workflow_id: workflow.workflow_id,
+            workflow_type: workflow.workflow_type,
+            activity_type: task.activity_type.clone(),
+            activity_id: task.activity_id,
+            attempt: task.attempt,
+            max_attempts: task.max_attempts,
+            task_queue: task.task_queue.clone(),
+        },
+        heartbeat_details,
+        previous_failure: task.previous_failure.as_ref().map(|failure| format!("{}: {}", failure.error_type, failure.message)),
+        start_to_close: (task.start_to_close_ms > 0).then(|| Duration::from_millis(task.start_to_close_ms)),
+        heartbeat_interval,
+        cancel: attempt.cancel.clone(),
+        state: worker.registry.state.clone(),
+        send_heartbeat: Arc::new(send_heartbeat),
+    })
+}
+
+/// Tells the server about progress. A server that is away is no reason to stop: announcements decide about that.
+async fn heartbeat(worker: &WorkerShared, request: HeartbeatRequest, lost: &tokio_util::sync::CancellationToken) -> HeartbeatAnswer {
+    let call = |connection| {
+        let request = request.clone();
+        async move { WorkerServiceClient::new(connection).heartbeat(request).await }
+    };
+    match worker.channels.retry(Instant::now() + Duration::from_secs(2), None, call).await {
+        Ok(reply) if reply.get_ref().cancel_requested => HeartbeatAnswer::CancelRequested,
+        Ok(_) => HeartbeatAnswer::GoOn,
+        Err(status) if matches!(status.code(), tonic::Code::NotFound | tonic::Code::FailedPrecondition | tonic::Code::Aborted) => {
+            lost.cancel();
+            HeartbeatAnswer::Lost
+        }
+        Err(status) => {
+            tracing::debug!(%status, "a heartbeat was not taken");
+            HeartbeatAnswer::GoOn
+        }
+    }
+}
+
+async fn report(worker: &WorkerShared, worker_id: &str, task: &ActivityTask, outcome: Outcome, deadline: Instant) {
+    let mut request = CloseActivityRequest { task_token: task.task_token.clone(), worker_id: worker_id.to_owned(), outcome: Some(outcome) };
+    loop {
+        let call = |connection| {
+            let request = request.clone();
+            async move { WorkerServiceClient::new(connection).close_activity(request).await }
+        };
+        let Err(status) = worker.channels.retry(deadline, None, call).await else { return };
+        let refused = matches!(status.code(), tonic::Code::InvalidArgument | tonic::Code::OutOfRange);
+        if refused && matches!(request.outcome, Some(Outcome::Completed(_))) {
+            // A result that no server takes, for example too large a one: trying the activity again would not help.
+            let message = format!("the result was refused: {}", status.message());
+            request.outcome = Some(failed(&ActivityFailure::non_retryable("InvalidOutput", message)));
+            continue;
+        }
+        tracing::debug!(%status, activity_type = task.activity_type, "the outcome of an attempt was not taken");
+        return;
+    }
+}

@@ -1,0 +1,271 @@
+//! The context of a workflow function.
+
+use crate::definition::{ActivityDefinition, WorkflowDefinition};
+use crate::error::HarvestError;
+use crate::options::ActivityOptions;
+use crate::payload;
+use crate::workflow::future::{ActivityFuture, Cancelled, ContinueAsNew, ItemFuture, TimerHandle};
+use crate::workflow::shared::RunShared;
+use harvest_ids::{ActivityType, DurationMs, TimerName, Timestamp, WorkflowType};
+use harvest_sdk_replay::{Handle, Take};
+use harvest_workflow_core::command::{Command, ScheduleActivity};
+use harvest_workflow_core::event::WorkflowStarted;
+use harvest_workflow_core::payload::Payload;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// What a workflow function does its durable work with. Cheap to clone.
+///
+/// Everything that it answers is the same on every replay. Code between two awaits must not depend on anything else that changes: take
+/// the clock, randomness and other outside values from here, and do I/O in activities.
+#[derive(Clone)]
+pub struct WorkflowContext {
+    pub(crate) shared: Arc<RunShared>,
+    pub(crate) started: Arc<WorkflowStarted>,
+    pub(crate) started_at: Timestamp,
+}
+
+/// What a run knows about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkflowInfo {
+    /// The tenant.
+    pub namespace: String,
+    /// The function.
+    pub workflow_type: String,
+    /// The business key.
+    pub workflow_id: String,
+    /// This run.
+    pub execution_id: String,
+    /// The first run of the chain of continue-as-new.
+    pub first_execution_id: String,
+    /// The run that this one continues.
+    pub continued_from: Option<String>,
+    /// The parent run, for a child.
+    pub parent_execution_id: Option<String>,
+    /// Where its tasks wait.
+    pub task_queue: String,
+    /// When it was started.
+    pub started_at: SystemTime,
+    /// Its effective execution timeout.
+    pub execution_timeout: Option<Duration>,
+    /// How many events its history has, as of now in the code.
+    pub history_event_count: u64,
+}
+
+/// An instant as the standard library has it.
+pub(crate) fn system_time(at: Timestamp) -> SystemTime {
+    match u64::try_from(at.as_millis()) {
+        Ok(millis) => SystemTime::UNIX_EPOCH + Duration::from_millis(millis),
+        Err(_) => SystemTime::UNIX_EPOCH - Duration::from_millis(at.as_millis().unsigned_abs()),
+    }
+}
+
+impl WorkflowContext {
+    /// Schedules an activity: `ctx.execute_activity(&charge, order).await?`. It is asked for at once; the future waits for its result.
+    ///
+    /// # Errors
+    /// The future's: [`HarvestError::ActivityFailed`], [`HarvestError::Timeout`], [`HarvestError::Cancelled`], or what is wrong with the call.
+    pub fn execute_activity<A: ActivityDefinition>(&self, activity: impl Fn() -> A, input: A::Input) -> ActivityFuture<A::Output> {
+        self.execute_activity_with_opts(activity, input, ActivityOptions::default())
+    }
+
+    /// The same with options that win over the activity's attribute.
+    pub fn execute_activity_with_opts<A: ActivityDefinition>(
+        &self,
+        _activity: impl Fn() -> A,
+        input: A::Input,
+        options: ActivityOptions,
+    ) -> ActivityFuture<A::Output> {
+        let input = payload::to_payload("activity input", &input);
+        self.schedule(A::NAME, input, options.or(&A::options()))
+    }
+
+    /// Schedules an activity by name, with any JSON, in a queue (empty = its attribute's or the run's own).
+    pub fn execute_activity_raw<T: DeserializeOwned>(&self, name: &str, input: impl Serialize, queue: &str) -> ActivityFuture<T> {
+        let queue = (!queue.is_empty()).then(|| queue.to_owned());
+        self.execute_activity_raw_with_opts(name, input, ActivityOptions { queue, ..ActivityOptions::default() })
+    }
+
+    /// Schedules an activity by name with options. When this worker's code has the activity, its attribute fills what is unset.
+    pub fn execute_activity_raw_with_opts<T: DeserializeOwned>(&self, name: &str, input: impl Serialize, options: ActivityOptions) -> ActivityFuture<T> {
+        let input = payload::to_payload("activity input", &input);
+        let options = match self.shared.registry.activities.get(name) {
+            Some(known) => options.or(&known.options),
+            None => options,
+        };
+        self.schedule(name, input, options)
+    }
+
+    fn schedule<T: DeserializeOwned>(&self, name: &str, input: Result<Payload, HarvestError>, options: ActivityOptions) -> ActivityFuture<T> {
+        let asked = self.ask_activity(name, input, &options.or(&self.shared.registry.activity_floor));
+        ActivityFuture::new(ItemFuture::new(&self.shared, asked), name)
+    }
+
+    fn ask_activity(&self, name: &str, input: Result<Payload, HarvestError>, options: &ActivityOptions) -> Result<Handle, HarvestError> {
+        let input = input?;
+        let activity_type = ActivityType::new(name).map_err(|error| HarvestError::invalid("activity_type", error))?;
+        let (task_queue, options) = options.to_core()?;
+        Ok(self.shared.lock().machine.schedule_activity(ScheduleActivity { activity_type, input, task_queue, options }))
+    }
+
+    /// Waits durably: `ctx.timer("cooling-off", Duration::from_secs(3600)).await?`. `id` is unique among the run's open timers; a fraction
+    /// of a millisecond is rounded up; zero is over at once and leaves no trace.
+    ///
+    /// # Errors
+    /// The future's: [`HarvestError::InvalidArgument`] for a bad or used id or a span beyond 10 years, [`HarvestError::Cancelled`].
+    pub fn timer(&self, id: &str, duration: Duration) -> TimerHandle {
+        self.start_timer(id, duration)
+    }
+
+    /// Starts a timer to be awaited, or cancelled, later.
+    pub fn start_timer(&self, id: &str, duration: Duration) -> TimerHandle {
+        if duration.is_zero() {
+            return TimerHandle::new(None, id);
+        }
+        TimerHandle::new(Some(ItemFuture::new(&self.shared, self.ask_timer(id, duration))), id)
+    }
+
+    fn ask_timer(&self, id: &str, duration: Duration) -> Result<Handle, HarvestError> {
+        let duration = DurationMs::from_duration("duration", duration).map_err(|error| HarvestError::invalid("duration", error))?;
+        let name = TimerName::new(id).map_err(|error| HarvestError::invalid("timer_id", error))?;
+        let handle = self.shared.lock().machine.start_timer(name, duration);
+        handle.ok_or_else(|| HarvestError::invalid("timer_id", format!("{id:?} is the id of an open timer of this run")))
+    }
+
+    /// Waits durably until an instant; one that has passed is over at once.
+    pub fn sleep_until(&self, id: &str, instant: SystemTime) -> TimerHandle {
+        self.start_timer(id, instant.duration_since(self.now()).unwrap_or(Duration::ZERO))
+    }
+
+    /// Ends this run and starts its successor with `input`, same type and business key. Signals not taken travel along.
+    /// Never returns `Ok`: write `ctx.continue_as_new(&state).await?;`.
+    ///
+    /// # Errors
+    /// [`HarvestError::Serialization`] when the input is not JSON.
+    pub fn continue_as_new<I: Serialize>(&self, input: I) -> ContinueAsNew {
+        let asked = payload::to_payload("continue_as_new input", &input).map(|input| self.end_with_successor(input, None));
+        ContinueAsNew::new(asked)
+    }
+
+    /// The same with a successor of another type.
+    ///
+    /// # Errors
+    /// [`HarvestError::Serialization`] when the input is not JSON.
+    pub fn continue_as_new_as<W: WorkflowDefinition>(&self, _workflow: impl Fn() -> W, input: W::Input) -> ContinueAsNew {
+        let asked = payload::to_payload("continue_as_new input", &input)
+            .and_then(|input| Ok((input, WorkflowType::new(W::NAME).map_err(|error| HarvestError::invalid("workflow_type", error))?)))
+            .map(|(input, workflow_type)| self.end_with_successor(input, Some(workflow_type)));
+        ContinueAsNew::new(asked)
+    }
+
+    fn end_with_successor(&self, input: Payload, workflow_type: Option<WorkflowType>) {
+        self.shared.lock().machine.finish(Command::ContinueAsNew { input, workflow_type, task_queue: None });
+    }
+
+    /// Whether it is time to continue as new: the history has more than 10 000 events, or 0.8 of the execution timeout is used (both
+    /// can be set on the builder). Reads only what is recorded.
+    pub fn should_continue_as_new(&self) -> bool {
+        let advice = self.shared.registry.continue_as_new;
+        if self.history_event_count() > advice.events {
+            return true;
+        }
+        let Some(timeout) = self.started.execution_timeout else { return false };
+        let used = self.shared.lock().machine.now().since(self.started_at);
+        used.as_secs_f64() >= timeout.as_duration().as_secs_f64() * advice.deadline_fraction
+    }
+
+    /// How many events the history has, as of now in the code.
+    pub fn history_event_count(&self) -> u64 {
+        self.shared.lock().machine.seen().0
+    }
+
+    /// When the run's execution timeout ends it, if it has one.
+    pub fn deadline(&self) -> Option<SystemTime> {
+        self.started.execution_timeout.map(|timeout| system_time(self.started_at.plus(timeout)))
+    }
+
+    /// How long until [`WorkflowContext::deadline`], by [`WorkflowContext::now`].
+    pub fn time_until_deadline(&self) -> Option<Duration> {
+        self.deadline().map(|deadline| deadline.duration_since(self.now()).unwrap_or(Duration::ZERO))
+    }
+
+    /// The time of the newest event that the code has seen. Costs nothing; stands still between events. See [`WorkflowContext::system_now`].
+    pub fn now(&self) -> SystemTime {
+        system_time(self.shared.lock().machine.now())
+    }
+
+    /// Whether somebody asked the run to cancel itself.
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.lock().machine.cancel_requested(Take::All).is_some()
+    }
+
+    /// Waits until somebody asks the run to cancel itself, and gives the reason. Cancelling is cooperative: code that never looks
+    /// at it runs on. Use it in `select!`, or [`WorkflowContext::check_cancelled`], or [`WorkflowContext::or_cancelled`].
+    pub fn cancelled(&self) -> Cancelled {
+        Cancelled::new(&self.shared)
+    }
+
+    /// An error when somebody asked the run to cancel itself: `ctx.check_cancelled()?`.
+    ///
+    /// # Errors
+    /// [`HarvestError::Cancelled`]: a workflow that returns it ends as CANCELLED.
+    pub fn check_cancelled(&self) -> Result<(), HarvestError> {
+        match self.shared.lock().machine.cancel_requested(Take::All) {
+            Some(reason) => Err(HarvestError::Cancelled { reason: reason.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for `future` or a request to cancel, whichever is recorded first: `ctx.or_cancelled(ctx.receive_signal("paid")).await?`.
+    ///
+    /// # Errors
+    /// The future's, or [`HarvestError::Cancelled`].
+    pub async fn or_cancelled<T>(&self, future: impl Future<Output = Result<T, HarvestError>>) -> Result<T, HarvestError> {
+        let cancelled = self.cancelled();
+        futures::pin_mut!(future);
+        match futures::future::select(future, cancelled).await {
+            futures::future::Either::Left((done, _)) => done,
+            futures::future::Either::Right((reason, _)) => Err(HarvestError::Cancelled { reason }),
+        }
+    }
+
+    /// Whether the code is being run against a recorded decision. For logging; never branch on it.
+    pub fn is_replaying(&self) -> bool {
+        self.shared.lock().machine.is_replaying()
+    }
+
+    /// What the run knows about itself.
+    pub fn info(&self) -> WorkflowInfo {
+        let started = &self.started;
+        WorkflowInfo {
+            namespace: started.namespace.to_string(),
+            workflow_type: started.workflow_type.to_string(),
+            workflow_id: started.workflow_id.to_string(),
+            execution_id: started.execution_id.to_string(),
+            first_execution_id: started.first_execution_id.to_string(),
+            continued_from: started.continued_from.map(|id| id.to_string()),
+            parent_execution_id: started.parent.as_ref().map(|parent| parent.execution_id.to_string()),
+            task_queue: started.task_queue.to_string(),
+            started_at: system_time(self.started_at),
+            execution_timeout: started.execution_timeout.map(DurationMs::as_duration),
+            history_event_count: self.history_event_count(),
+        }
+    }
+
+    /// Answers queries of a name from the code's state: `ctx.register_query("status", move || status.lock().unwrap().clone())`.
+    /// The closure must not change anything: queries leave no trace in the history. A later registration of the name replaces it.
+    pub fn register_query<T: Serialize>(&self, name: &str, answer: impl Fn() -> T + Send + Sync + 'static) {
+        let handler = move |_args: &Payload| payload::to_payload("query result", &answer());
+        self.shared.lock().queries.insert(name.to_owned(), Arc::new(handler));
+    }
+
+    /// The same for a query with an argument.
+    pub fn register_query_with_args<A: DeserializeOwned, T: Serialize>(&self, name: &str, answer: impl Fn(A) -> T + Send + Sync + 'static) {
+        let handler = move |args: &Payload| payload::to_payload("query result", &answer(payload::from_payload("query argument", args)?));
+        self.shared.lock().queries.insert(name.to_owned(), Arc::new(handler));
+    }
+}

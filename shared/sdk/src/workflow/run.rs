@@ -1,0 +1,254 @@
+//! The executor: one run's code, polled on the spot whenever its history says something new.
+
+use crate::definition::BoxFuture;
+use crate::error::{HarvestError, WorkflowFailure};
+use crate::registry::Registry;
+use crate::workflow::context::WorkflowContext;
+use crate::workflow::shared::RunShared;
+use harvest_ids::EventId;
+use harvest_sdk_replay::{Completion, FeedError, Mismatch, ReplayError, Step, Take};
+use harvest_workflow_core::command::Command;
+use harvest_workflow_core::event::{Event, WorkflowStarted};
+use harvest_workflow_core::payload::Payload;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Most polls in a row without coming to rest: beyond it the code wakes itself for ever.
+const MAX_POLLS: usize = 100_000;
+
+/// Why a decision could not be worked out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RunError {
+    /// The code does not match the history.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// The code panicked.
+    #[error("the workflow code panicked: {0}")]
+    Panicked(String),
+    /// The worker cannot run it.
+    #[error("{0}")]
+    Worker(String),
+    /// The run in memory does not fit the events: start again from the full history.
+    #[error("the cached run does not fit the history: {0}")]
+    OutOfStep(String),
+}
+
+impl From<ReplayError> for RunError {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Mismatch(mismatch) => Self::Mismatch(mismatch),
+            ReplayError::TooManyCommands { .. } => Self::Worker(error.to_string()),
+            ReplayError::Malformed { .. } | ReplayError::NotOurs { .. } => Self::OutOfStep(error.to_string()),
+        }
+    }
+}
+
+impl From<FeedError> for RunError {
+    fn from(error: FeedError) -> Self {
+        Self::OutOfStep(error.to_string())
+    }
+}
+
+/// Why a query has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum QueryError {
+    /// The code registered no such query.
+    #[error("the workflow answers no query {name:?}; it answers {known:?}")]
+    Unknown { name: String, known: Vec<String> },
+    /// The handler or its values failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The handler panicked.
+    #[error("the query handler panicked: {0}")]
+    Panicked(String),
+}
+
+/// Set when a durable future has news for the code.
+#[derive(Default)]
+struct WakeFlag(AtomicBool);
+
+impl Wake for WakeFlag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+type Code = BoxFuture<Result<Payload, WorkflowFailure>>;
+
+/// One run in memory.
+pub(crate) struct Run {
+    shared: Arc<RunShared>,
+    code: Option<Code>,
+    flag: Arc<WakeFlag>,
+}
+
+impl Run {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        Self { shared: Arc::new(RunShared::new(registry)), code: None, flag: Arc::new(WakeFlag::default()) }
+    }
+
+    /// The event that it needs next.
+    pub(crate) fn next_event(&self) -> EventId {
+        self.shared.lock().machine.next_event()
+    }
+
+    /// Whether the code has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.lock().machine.is_closed()
+    }
+
+    /// Takes events.
+    pub(crate) fn feed(&mut self, events: impl IntoIterator<Item = Event>) -> Result<(), RunError> {
+        Ok(self.shared.lock().machine.feed(events)?)
+    }
+
+    /// Works out the decision of a workflow task that has seen `seen`.
+    pub(crate) fn decide(&mut self, seen: EventId) -> Result<Completion, RunError> {
+        self.shared.lock().machine.begin_task(seen)?;
+        self.drive()?;
+        let completion = self.shared.lock().machine.take_completion();
+        completion.ok_or_else(|| RunError::OutOfStep("the task left nothing to decide".to_owned()))
+    }
+
+    /// Brings the code up to the last recorded decision.
+    pub(crate) fn replay(&mut self) -> Result<(), RunError> {
+        self.shared.lock().machine.begin_query()?;
+        self.drive()
+    }
+
+    /// Asks the code's query handlers.
+    pub(crate) fn query(&self, name: &str, args: &Payload) -> Result<Payload, QueryError> {
+        let handler = {
+            let state = self.shared.lock();
+            let Some(handler) = state.queries.get(name) else {
+                return Err(QueryError::Unknown { name: name.to_owned(), known: state.queries.keys().cloned().collect() });
+            };
+            handler.clone()
+        };
+        match catch_unwind(AssertUnwindSafe(|| handler(args))) {
+            Ok(answer) => answer.map_err(|error| QueryError::Failed(error.to_string())),
+            Err(panic) => Err(QueryError::Panicked(panic_message(panic.as_ref()))),
+        }
+    }
+
+    fn drive(&mut self) -> Result<(), RunError> {
+        loop {
+            let step = self.shared.lock().machine.advance()?;
+            match step {
+                Step::Start(started) => {
+                    self.start(&started)?;
+                    self.poll()?;
+                }
+                Step::Wake(key) => {
+                    if self.shared.wake(&key) && self.flag.0.load(Ordering::Acquire) {
+                        self.poll()?;
+                    }
+                }
+                Step::AtRest => return Ok(()),
+            }
+        }
+    }
+
+    fn start(&mut self, started: &Arc<WorkflowStarted>) -> Result<(), RunError> {
+        let registry = self.shared.registry.clone();
+        let Some(registration) = registry.workflows.get(started.workflow_type.as_str()) else {
+            return Err(RunError::Worker(format!("workflow type {:?} is not registered in this worker", started.workflow_type.as_str())));
+        };
+        let started_at = self.shared.lock().machine.started_at();
+        let context = WorkflowContext { shared: self.shared.clone(), started: started.clone(), started_at };
+        let made = catch_unwind(AssertUnwindSafe(|| (registration.start)(context, &started.input)));
+        match made {
+            // Without it a budget of the surrounding runtime could make a future of its own pending at any poll.
+            Ok(Ok(code)) => self.code = Some(Box::pin(tokio::task::coop::unconstrained(code))),
+            Ok(Err(error)) => self.end(Err(invalid_input(&error))),
+            Err(panic) => return Err(RunError::Panicked(panic_message(panic.as_ref()))),
+        }
+        Ok(())
+    }
+
+    /// Polls the code until nothing that it waits for is there.
+    fn poll(&mut self) -> Result<(), RunError> {
+        let waker = Waker::from(self.flag.clone());
+        let mut context = Context::from_waker(&waker);
+        for _ in 0..MAX_POLLS {
+            self.flag.0.store(false, Ordering::Release);
+            let Some(code) = &mut self.code else { return Ok(()) };
+            let polled = catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(&mut context)));
+            if self.shared.lock().machine.is_failed() {
+                return Ok(()); // the next advance says how
+            }
+            match polled {
+                Err(panic) => return Err(RunError::Panicked(panic_message(panic.as_ref()))),
+                Ok(Poll::Ready(result)) => {
+                    self.end(result);
+                    return Ok(());
+                }
+                Ok(Poll::Pending) if self.is_closed() => {
+                    self.drop_code(); // it continued as new
+                    return Ok(());
+                }
+                Ok(Poll::Pending) if self.flag.0.load(Ordering::Acquire) => {}
+                Ok(Poll::Pending) if self.shared.lock().wakers.is_empty() => {
+                    return Err(RunError::Worker("the workflow waits for something that is not durable: await only futures of its context".to_owned()));
+                }
+                Ok(Poll::Pending) => return Ok(()),
+            }
+        }
+        Err(RunError::Worker(format!("the workflow code did not come to rest within {MAX_POLLS} polls")))
+    }
+
+    fn end(&mut self, result: Result<Payload, WorkflowFailure>) {
+        let mut state = self.shared.lock();
+        if state.machine.is_closed() {
+            return; // it continued as new in another branch
+        }
+        let reason = state.machine.cancel_requested(Take::All).map(str::to_owned);
+        let terminal = match (result, reason) {
+            (Ok(output), _) => Command::CompleteWorkflow { output },
+            (Err(failure), Some(reason)) if failure.is_cancellation(&reason) => Command::CancelWorkflow { reason },
+            (Err(failure), _) => Command::FailWorkflow { failure: failure.to_core() },
+        };
+        state.machine.finish(terminal);
+        drop(state);
+        self.drop_code();
+    }
+
+    /// The destructors of the author's values may panic: the worker goes on.
+    fn drop_code(&mut self) {
+        let code = self.code.take();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(code))) {
+            tracing::warn!(message = panic_message(panic.as_ref()), "a workflow panicked while it was dropped");
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.shared.lock().machine.detach();
+        self.drop_code();
+        let mut state = self.shared.lock();
+        let (wakers, queries) = (std::mem::take(&mut state.wakers), std::mem::take(&mut state.queries));
+        drop(state);
+        drop((wakers, queries)); // the queries may hold the context: this breaks the circle
+    }
+}
+
+fn invalid_input(error: &HarvestError) -> WorkflowFailure {
+    WorkflowFailure { non_retryable: true, ..WorkflowFailure::new("InvalidInput", error.to_string()) }
+}
+
+/// The text of a panic.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a text".to_owned())
+}
