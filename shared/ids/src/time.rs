@@ -24,6 +24,23 @@ impl Timestamp {
         Self(self.0.saturating_add(span.0 as i64)) // at most 10 years: always fits
     }
 
+    /// As people and JSON have it: `2026-11-30T15:14:00.123Z`.
+    pub fn rfc3339(self) -> String {
+        let (seconds, millis) = (self.0.div_euclid(1_000), self.0.rem_euclid(1_000));
+        let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        // Howard Hinnant's civil_from_days: eras of 400 years that begin on a 1 March.
+        let shifted = days + 719_468;
+        let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    }
+
     /// The time from `earlier` to this instant; zero when `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -106,6 +123,15 @@ impl fmt::Display for DurationMs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_instant_reads_as_rfc_3339() {
+        let text = |millis| Timestamp::from_millis(millis).rfc3339();
+        assert_eq!(text(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(text(-1), "1969-12-31T23:59:59.999Z");
+        assert_eq!(text(951_827_696_789), "2000-02-29T12:34:56.789Z");
+        assert_eq!(text(1_796_051_640_123), "2026-11-30T15:14:00.123Z");
+    }
 
     #[test]
     fn a_span_outside_1_ms_to_10_years_is_refused_with_its_field() {
