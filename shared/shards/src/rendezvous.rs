@@ -1,14 +1,7 @@
 //! Rendezvous hashing: everybody who knows the same candidates picks the same one for a key, and a candidate that comes or goes moves
 //! only its own keys.
 
-use harvest_ids::{Namespace, TaskQueue};
 use xxhash_rust::xxh3::xxh3_64;
-
-/// The key by which a task queue is placed on a matching process: everybody who offers to it or works from it uses this one.
-pub fn task_queue_key(namespace: &Namespace, queue: &TaskQueue) -> String {
-    // U+0000 occurs in no name. The number is the partition: there is one so far.
-    format!("{namespace}\0{queue}\x000")
-}
 
 /// The weight of a candidate for a key: XXH3-64 of `key NUL candidate`. The heaviest candidate has the key.
 pub fn weight(key: &str, candidate: &str) -> u64 {
