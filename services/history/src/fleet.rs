@@ -11,6 +11,7 @@ use crate::shard::neighbours::{Neighbours, Offer};
 use acknowledgements::Acknowledgements;
 use arming::Arming;
 use async_trait::async_trait;
+use harvest_fleet_config::ConfigSource;
 use harvest_ids::{Epoch, ExecutionId, ShardId, Timestamp};
 use harvest_persistence::batch::OutboxRow;
 use harvest_persistence::control::{Member, ServiceKind};
@@ -31,20 +32,28 @@ pub struct Fleet {
     arming: Arming,
     acknowledgements: Acknowledgements,
     /// How many shards share a window of offers.
-    shards: Arc<AtomicUsize>,
+    shards: AtomicUsize,
     sticky_timeout: Duration,
 }
 
 impl Fleet {
     /// Starts the streams and tasks that talk to the others; they end with `shutdown`.
-    pub fn start(me: Member, directory: Directory, channels: Arc<Channels>, clock: Arc<dyn Clock>, sticky_timeout: Duration, shutdown: CancellationToken) -> Self {
+    pub fn start(
+        me: Member,
+        directory: Directory,
+        channels: Arc<Channels>,
+        config: Arc<dyn ConfigSource>,
+        clock: Arc<dyn Clock>,
+        sticky_timeout: Duration,
+        shutdown: CancellationToken,
+    ) -> Self {
         Self {
             offers: Offers::start(me.clone(), directory.clone(), channels.clone(), clock.clone(), shutdown.clone()),
             arming: Arming::start(directory.clone(), channels.clone(), shutdown.clone()),
-            acknowledgements: Acknowledgements::start(me, directory.clone(), channels.clone(), clock, shutdown),
+            acknowledgements: Acknowledgements::start(me.process_id, config, clock, shutdown),
             directory,
             channels,
-            shards: Arc::new(AtomicUsize::new(1)),
+            shards: AtomicUsize::new(1),
             sticky_timeout,
         }
     }

@@ -1,25 +1,33 @@
 //! The shards of this process: opened and closed as the lease keeper says, found by those that call.
 
+use crate::fleet::Fleet;
 use crate::shard::actor::{ShardDeps, Stopper, open};
 use crate::shard::operation::Refusal;
 use crate::shard::ShardHandle;
 use async_trait::async_trait;
+use harvest_fleet_config::ConfigHandle;
 use harvest_ids::ShardId;
 use harvest_runtime::metrics;
 use harvest_shards::{HostError, ShardHost};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long a takeover waits for the newest configuration. It goes on without: what the shard then acknowledges is what it has.
+const CONFIG_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The open shards.
 pub struct Host {
     deps: ShardDeps,
+    config: ConfigHandle,
+    fleet: Arc<Fleet>,
     open: Mutex<BTreeMap<ShardId, (ShardHandle, Option<Stopper>)>>,
 }
 
 impl Host {
     /// No shard yet.
-    pub fn new(deps: ShardDeps) -> Self {
-        Self { deps, open: Mutex::default() }
+    pub fn new(deps: ShardDeps, config: ConfigHandle, fleet: Arc<Fleet>) -> Self {
+        Self { deps, config, fleet, open: Mutex::default() }
     }
 
     fn shards(&self) -> MutexGuard<'_, BTreeMap<ShardId, (ShardHandle, Option<Stopper>)>> {
@@ -37,9 +45,10 @@ impl Host {
         }
     }
 
-    /// How many shards are open.
-    pub fn count(&self) -> usize {
-        self.shards().len()
+    fn counted(&self) {
+        let count = self.shards().len();
+        self.fleet.set_shards(count);
+        metrics::SHARD_OWNED.set_count(u64::try_from(count).unwrap_or(u64::MAX), []);
     }
 }
 
@@ -49,9 +58,15 @@ impl ShardHost for Host {
         if self.shard(shard_id).is_ok() {
             return Ok(());
         }
+        tokio::select! {
+            refreshed = self.config.refresh() => if let Err(error) = refreshed {
+                tracing::debug!(shard = shard_id.0, %error, "taking over without the newest configuration");
+            },
+            () = self.deps.clock.sleep(CONFIG_TIMEOUT) => {}
+        }
         let (handle, stopper) = open(shard_id, self.deps.clone()).await.map_err(|error| HostError(error.to_string()))?;
         self.shards().insert(shard_id, (handle, Some(stopper)));
-        metrics::SHARD_OWNED.set_count(u64::try_from(self.count()).unwrap_or(u64::MAX), []);
+        self.counted();
         Ok(())
     }
 
@@ -63,7 +78,7 @@ impl ShardHost for Host {
         }
         handle.stopped().await;
         self.shards().remove(&shard_id);
-        metrics::SHARD_OWNED.set_count(u64::try_from(self.count()).unwrap_or(u64::MAX), []);
+        self.counted();
     }
 
     fn owned(&self) -> Vec<ShardId> {

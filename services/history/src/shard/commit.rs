@@ -3,7 +3,7 @@
 use super::actor::{Actor, Happening, NEAR, PAGE};
 use super::batch::{InFlight, MAX_DECISIONS, OpenBatch, Riding, respond};
 use super::operation::Refusal;
-use harvest_ids::{ExecutionId, Timestamp};
+use harvest_ids::Timestamp;
 use harvest_persistence::batch::{Batch, BatchId};
 use harvest_persistence::error::{CommitError, StoreError};
 use harvest_persistence::store::{Fence, ShardWriter};
@@ -197,11 +197,6 @@ impl Actor {
         }
         let (committed, open) = (self.committed, &self.open.touched);
         self.cache.evict(|run| run.last_batch > committed || run.has_unsaved() || open.contains(&run.execution_id));
-    }
-
-    /// Whether everything of a run that a caller may see is committed.
-    pub(crate) fn is_clean(&self, execution_id: ExecutionId) -> bool {
-        !self.open.touched.contains(&execution_id) && self.cache.peek(execution_id).is_none_or(|run| run.last_batch <= self.committed)
     }
 
     /// Some value was refused and nobody knows whose: all decisions since the last commit are undone in memory and decided again, one

@@ -125,11 +125,6 @@ impl Run {
         !self.unsaved.is_empty()
     }
 
-    /// Whether some of its events are in no sealed batch.
-    pub(crate) fn has_unsaved_events(&self) -> bool {
-        self.state.last_event_id().next() != self.unsaved_first_event
-    }
-
     fn clear_unsaved(&mut self) {
         self.unsaved.clear();
         self.unsaved_first = self.state.record_count() + 1;
@@ -192,13 +187,6 @@ impl Run {
                 Some(TaskRow { task: self.task_id(*key), sequence, namespace: self.key.namespace.clone(), queue: task.queue.clone() })
             })
             .collect()
-    }
-
-    /// Tasks that wait for a worker now, with their sequence where they have a row.
-    pub(crate) fn ready_now(&self) -> Vec<TaskRow> {
-        let empty = BTreeMap::new();
-        let tasks = self.saved.as_ref().map_or(&empty, |saved| &saved.tasks);
-        self.ready(&self.state.projection(), tasks)
     }
 
     fn task_id(&self, key: TaskKey) -> TaskId {
