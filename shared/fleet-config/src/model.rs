@@ -1,0 +1,142 @@
+//! What is configured.
+
+use harvest_ids::{DurationMs, Namespace, TaskQueue, WorkflowType};
+use harvest_proto::{internal::v1 as internal, v1};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// The field of the execution timeout's ceiling, as in the protocol and in the stored document.
+pub const MAX_EXECUTION_TIMEOUT_FIELD: &str = "max_workflow_execution_timeout_ms";
+
+/// A version of the configuration: consecutive numbers within a generation, a new generation after the database was restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+pub struct Version {
+    /// Raised when the control database is restored from a backup, so that a restored one never looks old.
+    pub generation: u64,
+    /// Consecutive within a generation.
+    pub number: u64,
+}
+
+impl Version {
+    /// Whether nothing lies between `self` and `other`.
+    pub fn is_followed_by(self, other: Self) -> bool {
+        self.generation == other.generation && self.number.checked_add(1) == Some(other.number)
+    }
+
+    /// From (generation, number).
+    pub fn from_pair((generation, number): (u64, u64)) -> Self {
+        Self { generation, number }
+    }
+
+    /// As (generation, number).
+    pub fn to_pair(self) -> (u64, u64) {
+        (self.generation, self.number)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.generation, self.number)
+    }
+}
+
+impl From<v1::ConfigVersion> for Version {
+    fn from(version: v1::ConfigVersion) -> Self {
+        Self { generation: version.generation, number: version.number }
+    }
+}
+
+impl From<Version> for v1::ConfigVersion {
+    fn from(version: Version) -> Self {
+        Self { generation: version.generation, number: version.number }
+    }
+}
+
+/// Ceilings of what users may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FleetLimits {
+    /// Ceiling of a specified execution timeout.
+    pub max_workflow_execution_timeout: Option<DurationMs>,
+}
+
+impl FleetLimits {
+    /// Reads the stored document. Unknown fields are a newer release's: they stay in the document and change nothing here, and so does a
+    /// value that this release cannot read.
+    pub fn from_document(document: &serde_json::Value) -> Self {
+        let millis = document.get(MAX_EXECUTION_TIMEOUT_FIELD).and_then(serde_json::Value::as_u64);
+        Self { max_workflow_execution_timeout: millis.and_then(|millis| DurationMs::new(MAX_EXECUTION_TIMEOUT_FIELD, millis).ok()) }
+    }
+}
+
+impl From<v1::FleetLimits> for FleetLimits {
+    fn from(limits: v1::FleetLimits) -> Self {
+        let timeout = limits.max_workflow_execution_timeout_ms.and_then(|millis| DurationMs::new(MAX_EXECUTION_TIMEOUT_FIELD, millis).ok());
+        Self { max_workflow_execution_timeout: timeout }
+    }
+}
+
+impl From<FleetLimits> for v1::FleetLimits {
+    fn from(limits: FleetLimits) -> Self {
+        Self { max_workflow_execution_timeout_ms: limits.max_workflow_execution_timeout.map(DurationMs::as_millis) }
+    }
+}
+
+/// What code declares about a workflow type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WorkflowTypeInfo {
+    /// Declared execution timeout.
+    pub execution_timeout: Option<DurationMs>,
+}
+
+/// The configuration at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FleetConfig {
+    /// The version of the limits.
+    pub version: Version,
+    /// The limits.
+    pub limits: FleetLimits,
+    /// Types that workers have ever registered.
+    pub workflow_types: BTreeMap<Namespace, BTreeMap<WorkflowType, WorkflowTypeInfo>>,
+    /// Queues that live workers serve.
+    pub served_queues: BTreeSet<(Namespace, TaskQueue)>,
+    /// Whether a snapshot was ever pulled. Until then everything above is empty, and limits are not in force: it fails open.
+    pub loaded: bool,
+}
+
+impl FleetConfig {
+    /// What is registered about a type; `None` when no worker ever declared it.
+    pub fn workflow_type(&self, namespace: &Namespace, workflow_type: &WorkflowType) -> Option<&WorkflowTypeInfo> {
+        self.workflow_types.get(namespace)?.get(workflow_type)
+    }
+
+    /// The names of a namespace's types.
+    pub fn type_names(&self, namespace: &Namespace) -> impl Iterator<Item = &WorkflowType> {
+        self.workflow_types.get(namespace).into_iter().flat_map(BTreeMap::keys)
+    }
+
+    /// Whether a live worker serves the queue.
+    pub fn is_served(&self, namespace: &Namespace, queue: &TaskQueue) -> bool {
+        self.served_queues.contains(&(namespace.clone(), queue.clone()))
+    }
+}
+
+impl From<internal::ConfigSnapshot> for FleetConfig {
+    /// Names that this release refuses are left out: the config service has checked them, so that they can only be a newer release's.
+    fn from(snapshot: internal::ConfigSnapshot) -> Self {
+        let mut workflow_types: BTreeMap<Namespace, BTreeMap<WorkflowType, WorkflowTypeInfo>> = BTreeMap::new();
+        for registered in snapshot.workflow_types {
+            let Some(info) = registered.workflow_type else { continue };
+            let (Ok(namespace), Ok(name)) = (Namespace::new(&registered.namespace), WorkflowType::new(&info.name)) else { continue };
+            let execution_timeout = DurationMs::new("execution_timeout_ms", info.execution_timeout_ms).ok(); // 0 = none
+            workflow_types.entry(namespace).or_default().insert(name, WorkflowTypeInfo { execution_timeout });
+        }
+        let queue = |served: internal::ServedQueue| Some((Namespace::new(&served.namespace).ok()?, TaskQueue::new(&served.task_queue).ok()?));
+        Self {
+            version: snapshot.version.unwrap_or_default().into(),
+            limits: snapshot.limits.unwrap_or_default().into(),
+            workflow_types,
+            served_queues: snapshot.served_queues.into_iter().filter_map(queue).collect(),
+            loaded: true,
+        }
+    }
+}
