@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod conformance;
 pub mod control;
+pub mod embedded;
 pub mod error;
 pub mod postgres;
 pub mod provision;

@@ -117,14 +117,14 @@ impl Owner {
     }
 
     /// The name of the next batch.
-    pub fn next(&mut self) -> BatchId {
+    pub fn next_batch(&mut self) -> BatchId {
         self.fence.batch_seq += 1;
         BatchId { shard_id: self.shard, epoch: self.fence.epoch, batch_seq: self.fence.batch_seq }
     }
 
     /// Commits, whatever comes of it.
     pub async fn try_commit(&mut self, batch: &Batch) -> Result<(), CommitError> {
-        let id = self.next();
+        let id = self.next_batch();
         self.writer.commit(id, batch).await
     }
 

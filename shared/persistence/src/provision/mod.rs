@@ -30,12 +30,18 @@ pub async fn database() -> Result<String, ProvisionError> {
     create_database(&server).await
 }
 
+/// Part of a name that nobody else has.
+#[expect(clippy::disallowed_methods, reason = "test support; names of folders and databases decide nothing")]
+fn unique() -> String {
+    Uuid::new_v4().simple().to_string()
+}
+
 /// Creates a database beside `server`, the URL of any database of the server, and returns its URL.
 ///
 /// # Errors
 /// [`ProvisionError::Database`] when the server refuses.
 pub async fn create_database(server: &str) -> Result<String, ProvisionError> {
-    let name = format!("harvest_test_{}", Uuid::new_v4().simple());
+    let name = format!("harvest_test_{}", unique());
     let options = PgConnectOptions::from_str(server)?;
     let mut connection = PgConnection::connect_with(&options).await?;
     // template1 may be in use by somebody else at this moment; template0 never is.

@@ -241,7 +241,7 @@ fn find_binaries() -> Option<PathBuf> {
 
 /// A new folder that the server's user owns. Not under `TMPDIR`, which that user may not be able to enter.
 fn make_folder(root: bool) -> Result<PathBuf, ProvisionError> {
-    let folder = Path::new("/var/tmp").join(format!("harvest-test-postgres-{}", uuid::Uuid::new_v4().simple()));
+    let folder = Path::new("/var/tmp").join(format!("harvest-test-postgres-{}", super::unique()));
     std::fs::create_dir(&folder).map_err(|error| failed("making a data folder", error))?;
     if root {
         let user = output("id", &["-u", "postgres"])?.parse().map_err(|error| failed("id -u postgres", error))?;

@@ -1,0 +1,1 @@
+DELETE FROM due WHERE execution_id = ?1 AND shard_id = ?2

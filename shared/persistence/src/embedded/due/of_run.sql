@@ -1,0 +1,1 @@
+SELECT due_at FROM due WHERE execution_id = ?1 AND shard_id = ?2

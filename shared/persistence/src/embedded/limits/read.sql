@@ -1,0 +1,1 @@
+SELECT generation, number, document FROM limits

@@ -1,0 +1,1 @@
+DELETE FROM member WHERE expires_at <= ?1

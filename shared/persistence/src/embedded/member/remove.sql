@@ -1,0 +1,1 @@
+DELETE FROM member WHERE process_id = ?1

@@ -1,0 +1,12 @@
+SELECT execution_id, namespace, workflow_type, workflow_id, first_execution_id, parent_execution_id, task_queue, started_at, execution_timeout_ms,
+    status, closed_at, last_event, continued_as, blocked_at, blocked_reason
+FROM (
+    SELECT execution_id, namespace, workflow_type, workflow_id, first_execution_id, parent_execution_id, task_queue, started_at, execution_timeout_ms, status, closed_at, last_event, continued_as, blocked_at, blocked_reason  FROM run WHERE namespace = ?1 AND workflow_id = ?7 AND status = 'RUNNING'
+    UNION ALL
+    SELECT execution_id, namespace, workflow_type, workflow_id, first_execution_id, parent_execution_id, task_queue, started_at, execution_timeout_ms, status, closed_at, last_event, continued_as, blocked_at, blocked_reason  FROM run WHERE namespace = ?1 AND workflow_id = ?7 AND status <> 'RUNNING'
+)
+WHERE (?2 IS NULL OR status = ?2)
+    AND (?3 IS NULL OR workflow_type = ?3)
+    AND (started_at, execution_id) < (?4, ?5)
+ORDER BY started_at DESC, execution_id DESC
+LIMIT ?6

@@ -1,0 +1,1 @@
+CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL) STRICT

@@ -1,0 +1,1 @@
+INSERT INTO harvest_shard (shard_id, epoch, batch_seq) VALUES (?1, 0, 0)

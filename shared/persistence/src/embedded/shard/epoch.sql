@@ -1,0 +1,1 @@
+SELECT epoch FROM harvest_shard WHERE shard_id = ?1

@@ -1,0 +1,1 @@
+DELETE FROM task WHERE task_id = ?1 AND shard_id = ?2

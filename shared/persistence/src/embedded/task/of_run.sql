@@ -1,0 +1,1 @@
+SELECT task_id, sequence, namespace, queue FROM task WHERE task_id BETWEEN ?1 AND ?2 AND shard_id = ?3 ORDER BY task_id

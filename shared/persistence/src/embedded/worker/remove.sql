@@ -1,0 +1,1 @@
+DELETE FROM worker WHERE worker_id = ?1

@@ -1,0 +1,1 @@
+SELECT namespace, name, info FROM workflow_type ORDER BY namespace, name
