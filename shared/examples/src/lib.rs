@@ -5,6 +5,7 @@
 //! fixed before. `./x demo` runs them all and kills the engine in the middle. Start with [`plan`], then [`bank`], then [`verify`].
 
 pub mod bank;
+pub mod counter;
 pub mod order;
 pub mod plan;
 pub mod verify;

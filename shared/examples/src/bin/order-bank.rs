@@ -1,18 +1,15 @@
-//! The bank as a process: `POST /calls/{action}` carries out a call, `GET /health` answers when it is up.
+//! The bank as a process of its own.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use clap::Parser;
-use harvest_examples::bank::{Action, Answer, Bank, Call};
-use harvest_runtime::{Clock, Shutdown, SystemClock};
+use harvest_examples::bank::Bank;
+use harvest_examples::counter::routes;
+use harvest_runtime::{Shutdown, SystemClock};
 
 /// The bank of the order example.
 #[derive(Parser)]
@@ -28,36 +25,15 @@ struct Arguments {
     latency_ms: u64,
 }
 
-#[derive(Clone)]
-struct Counter {
-    bank: Arc<Mutex<Bank>>,
-    latency: Duration,
-    clock: SystemClock,
-}
-
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     harvest_runtime::telemetry::init();
     let arguments = Arguments::parse();
     let bank = Bank::open(&arguments.file).with_context(|| format!("opening {}", arguments.file.display()))?;
-    let counter = Counter { bank: Arc::new(Mutex::new(bank)), latency: Duration::from_millis(arguments.latency_ms), clock: SystemClock::new() };
-    let routes = Router::new().route("/health", get(|| async { "ok" })).route("/calls/{action}", post(serve)).with_state(counter);
+    let routes = routes(bank, Duration::from_millis(arguments.latency_ms), Arc::new(SystemClock::new()));
     let listener = tokio::net::TcpListener::bind(arguments.listen).await.with_context(|| format!("listening on {}", arguments.listen))?;
     let shutdown = Shutdown::on_signals()?;
     tracing::info!(address = %listener.local_addr()?, "the bank is open");
     axum::serve(listener, routes).with_graceful_shutdown(async move { shutdown.begun().await }).await?;
     Ok(())
-}
-
-/// Half of the time passes before the call is on disk and half after: a caller that dies may or may not have been served.
-async fn serve(State(counter): State<Counter>, Path(action): Path<Action>, Json(call): Json<Call>) -> Result<Json<Answer>, (StatusCode, String)> {
-    counter.clock.sleep(counter.latency / 2).await;
-    let bank = counter.bank.clone();
-    let written = tokio::task::spawn_blocking(move || {
-        // A poisoned lock means that a write panicked half-way: refuse to go on.
-        bank.lock().map_err(|_| "the bank is out of order".to_owned())?.call(action, call).map_err(|error| error.to_string())
-    });
-    let answer = written.await.unwrap_or_else(|error| Err(error.to_string())).map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error))?;
-    counter.clock.sleep(counter.latency / 2).await;
-    Ok(Json(answer))
 }
