@@ -17,7 +17,7 @@ pub struct Config {
     pub advertise_address: String,
     pub database_url: String,
     pub redis_url: String,
-    pub database_connections: u32,
+    pub database_sessions: usize,
     pub shard: ShardSection,
     pub lease: LeaseSection,
 }
@@ -49,7 +49,7 @@ impl Settings for Config {
         faults.required("fleet", &self.fleet);
         faults.required("database_url", &self.database_url);
         faults.required("redis_url", &self.redis_url);
-        faults.range("database_connections", self.database_connections, 1..=1_000);
+        faults.range("database_sessions", self.database_sessions, 1..=1_000);
         faults.range("shard.cached_runs", self.shard.cached_runs, 1..=10_000_000);
         faults.range("shard.inbox_operations", self.shard.inbox_operations, 1..=1_000_000);
         faults.range("shard.takeover_hold_ms", self.shard.takeover_hold_ms, 0..=60_000);

@@ -15,7 +15,7 @@ fn main() -> ExitCode {
 
 async fn run(config: Config, process: Process) -> anyhow::Result<()> {
     let token = process.shutdown.token();
-    let store = Arc::new(PgStore::connect(&config.database_url, PgOptions { max_connections: config.database_connections, ..PgOptions::default() }).await?);
+    let store = Arc::new(PgStore::connect(&config.database_url, PgOptions { max_sessions: config.database_sessions, ..PgOptions::default() }).await?);
     let clock = Arc::new(SystemClock::new());
     let bus = Arc::new(RedisBus::start(&config.redis_url, &config.fleet, clock.clone(), token.clone())?);
     let ops = ops::bind(config.http_listen, process.health.clone()).await?;

@@ -19,9 +19,6 @@ use harvest_workflow_core::payload::Failure;
 use harvest_workflow_core::record::WorkflowTaskFailure;
 use harvest_workflow_core::state::Status;
 
-/// Longest chain of continued runs that one operation follows in memory.
-const MAX_CHAIN: usize = 16;
-
 impl Actor {
     /// Takes an operation: at once when its run is in memory, later when it must be loaded.
     pub(crate) fn take(&mut self, envelope: Envelope) {
@@ -213,6 +210,10 @@ impl Actor {
             if closed {
                 self.liveness.run_ended(id);
             }
+        }
+        if !messages.is_empty() {
+            // A decision may be a message alone; its answer waits for the commit all the same.
+            self.open.touched.insert(id);
         }
         for message in messages {
             self.post(&message);
