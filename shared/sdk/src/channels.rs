@@ -1,5 +1,6 @@
 //! Connections to the frontends: several addresses, the next one when one fails.
 
+use harvest_rpc::Reason;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +11,7 @@ use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
+use tonic_types::StatusExt as _;
 
 /// A connection that adds the caller's token.
 pub(crate) type Connection = InterceptedService<Channel, Authorization>;
@@ -101,7 +103,7 @@ impl Channels {
             let give_up = deadline.min(Instant::now() + try_timeout.unwrap_or(TRY_TIMEOUT));
             let status = match tokio::time::timeout_at(give_up, call(connection)).await {
                 Ok(Ok(done)) => return Ok(done),
-                Ok(Err(status)) if !is_transient(status.code()) => return Err(status),
+                Ok(Err(status)) if !is_transient(&status) => return Err(status),
                 Ok(Err(status)) => status,
                 Err(_) => Status::deadline_exceeded("no answer in time"),
             };
@@ -116,21 +118,24 @@ impl Channels {
     }
 }
 
-/// Whether the same call may work a little later.
-pub(crate) fn is_transient(code: Code) -> bool {
-    match code {
-        Code::Unavailable | Code::DeadlineExceeded | Code::Unknown | Code::Cancelled | Code::ResourceExhausted | Code::Internal => true,
-        Code::Ok
-        | Code::InvalidArgument
-        | Code::NotFound
-        | Code::AlreadyExists
-        | Code::PermissionDenied
-        | Code::FailedPrecondition
-        | Code::Aborted
-        | Code::OutOfRange
-        | Code::Unimplemented
-        | Code::DataLoss
-        | Code::Unauthenticated => false,
+/// Whether the same call may work a little later: as the server says, or, for a status that no server of ours made, by its code.
+pub(crate) fn is_transient(status: &Status) -> bool {
+    match reason(status) {
+        Some(reason) => reason.retryable() || matches!(reason, Reason::DeadlineExceeded | Reason::Cancelled | Reason::Internal),
+        None => matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Unknown | Code::Cancelled | Code::ResourceExhausted | Code::Internal),
+    }
+}
+
+/// The reason that a server of ours gave.
+pub(crate) fn reason(status: &Status) -> Option<Reason> {
+    Reason::parse(&status.get_details_error_info()?.reason)
+}
+
+/// Whether the answer to a task came too late: somebody else has it, or its run has ended.
+pub(crate) fn is_stale(status: &Status) -> bool {
+    match reason(status) {
+        Some(reason) => matches!(reason, Reason::StaleTask | Reason::WorkflowClosed | Reason::WorkflowNotFound),
+        None => matches!(status.code(), Code::NotFound | Code::FailedPrecondition),
     }
 }
 

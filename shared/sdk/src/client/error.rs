@@ -1,8 +1,9 @@
 //! What a client gets when a call or a run fails.
 
-use crate::channels::AddressError;
+use crate::channels::{AddressError, reason};
 use crate::error::HarvestError;
-use tonic::{Code, Status};
+use harvest_rpc::Reason;
+use tonic::Status;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -14,15 +15,12 @@ pub enum ClientError {
     /// An argument that no server accepts, or a value that is not JSON.
     #[error(transparent)]
     Argument(#[from] HarvestError),
-    /// No such run.
+    /// No such run, type or query.
     #[error("not found: {0}")]
     NotFound(String),
     /// A run of the same type and business key is open, and the start wanted none.
     #[error("already exists: {0}")]
     AlreadyExists(String),
-    /// The run does not take the call, for example because it has ended.
-    #[error("refused: {0}")]
-    FailedPrecondition(String),
     /// The server refused an argument.
     #[error("invalid argument: {0}")]
     InvalidArgument(String),
@@ -32,11 +30,11 @@ pub enum ClientError {
     /// No frontend answered within the client's patience. A mutating call may have taken effect.
     #[error("no answer: {0}")]
     Unavailable(String),
-    /// Anything else.
-    #[error("{code:?}: {message}")]
-    Other {
-        /// The gRPC code.
-        code: Code,
+    /// Anything else, for example `WORKFLOW_CLOSED`, `LIMIT_REACHED`, `QUERY_FAILED`, `QUERY_TIMEOUT`.
+    #[error("{reason}: {message}")]
+    Refused {
+        /// The server's reason, or the gRPC code of a status that has none.
+        reason: String,
         /// For people.
         message: String,
     },
@@ -45,21 +43,17 @@ pub enum ClientError {
 impl From<Status> for ClientError {
     fn from(status: Status) -> Self {
         let message = status.message().to_owned();
-        match status.code() {
-            Code::NotFound => Self::NotFound(message),
-            Code::AlreadyExists => Self::AlreadyExists(message),
-            Code::FailedPrecondition => Self::FailedPrecondition(message),
-            Code::InvalidArgument | Code::OutOfRange => Self::InvalidArgument(message),
-            Code::PermissionDenied | Code::Unauthenticated => Self::NotAllowed(message),
-            Code::Unavailable | Code::DeadlineExceeded => Self::Unavailable(message),
-            code @ (Code::Ok
-            | Code::Cancelled
-            | Code::Unknown
-            | Code::ResourceExhausted
-            | Code::Aborted
-            | Code::Unimplemented
-            | Code::Internal
-            | Code::DataLoss) => Self::Other { code, message },
+        let given = reason(&status);
+        match given.unwrap_or_else(|| Reason::of_foreign_code(status.code())) {
+            Reason::WorkflowNotFound | Reason::UnknownWorkflowType | Reason::UnknownQuery => Self::NotFound(message),
+            Reason::AlreadyRunning => Self::AlreadyExists(message),
+            Reason::InvalidArgument | Reason::PayloadTooLarge => Self::InvalidArgument(message),
+            Reason::PermissionDenied | Reason::Unauthenticated => Self::NotAllowed(message),
+            Reason::Unavailable | Reason::ShardNotOwned | Reason::DeadlineExceeded => Self::Unavailable(message),
+            other => {
+                let reason = if given.is_some() { other.as_str().to_owned() } else { format!("{:?}", status.code()) };
+                Self::Refused { reason, message }
+            }
         }
     }
 }

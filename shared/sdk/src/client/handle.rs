@@ -185,6 +185,6 @@ fn outcome<R: DeserializeOwned>(reply: GetResultResponse) -> Result<Option<R>, W
         "CANCELLED" => Err(WorkflowOutcomeError::Cancelled(failure().1)),
         "TERMINATED" => Err(WorkflowOutcomeError::Terminated(failure().1)),
         "TIMED_OUT" => Err(WorkflowOutcomeError::TimedOut(failure().1)),
-        other => Err(ClientError::Other { code: tonic::Code::Unknown, message: format!("the server says that the run is {other:?}") }.into()),
+        other => Err(ClientError::Refused { reason: "UNKNOWN_STATE".to_owned(), message: format!("the server says that the run is {other:?}") }.into()),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::activity::{ActivityContext, ActivityInfo, AttemptStart, HeartbeatAnswer};
 use crate::error::{ActivityFailure, CANCELLED, HANDLER_PANIC};
+use crate::channels::is_stale;
 use crate::worker::WorkerShared;
 use crate::worker::attempts::{Attempt, Attempts};
 use crate::workflow::run::panic_message;
@@ -153,7 +154,7 @@ async fn heartbeat(worker: &WorkerShared, request: HeartbeatRequest, lost: &toki
     match worker.channels.retry(Instant::now() + Duration::from_secs(2), None, call).await {
         Ok(reply) if reply.get_ref().cancel_requested => HeartbeatAnswer::CancelRequested,
         Ok(_) => HeartbeatAnswer::GoOn,
-        Err(status) if matches!(status.code(), tonic::Code::NotFound | tonic::Code::FailedPrecondition | tonic::Code::Aborted) => {
+        Err(status) if is_stale(&status) => {
             lost.cancel();
             HeartbeatAnswer::Lost
         }

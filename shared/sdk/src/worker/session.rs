@@ -63,7 +63,7 @@ async fn keep_connected(worker: &Arc<WorkerShared>, drain: &CancellationToken, s
             Ok(()) => Status::unavailable("the server closed the stream"),
             Err(status) => status,
         };
-        if worker_id.is_empty() && !is_transient(status.code()) {
+        if worker_id.is_empty() && !is_transient(&status) {
             stop.cancel();
             return Err(WorkerError::Refused(Box::new(status)));
         }

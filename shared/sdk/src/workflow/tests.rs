@@ -1,1 +1,6 @@
-//! Tests of the executor.
+//! The executor against the real core, without a network.
+
+mod bench;
+mod code;
+mod failures;
+mod steps;
