@@ -82,9 +82,24 @@ report < <(n=0; for file in $(find migrations -name '*.sql' 2>/dev/null | sort);
   case $(basename "$file") in "$(printf '%04d' $n)"_*) ;; *) echo "$file:1: expected the number $(printf '%04d' $n)" ;; esac
 done)
 
+# Every variable that the chart, the compose file and ./x set is a key of some service (or one of the few that all processes read).
+known_variables() {
+  printf 'HARVEST_%s\n' LOG_FORMAT CONFIG_FILE STATE TEST_BIN
+  awk 'FNR == 1 { table = "" }
+    /^\[/ { table = $0; gsub(/[][ ]/, "", table); table = toupper(table) "__"; gsub(/\./, "__", table) }
+    /^[a-z_]+ *=/ { key = $0; sub(/ *=.*/, "", key); print "HARVEST_" table toupper(key) }' deploy/config/*.default.toml
+}
+if [ -d deploy/config ]; then
+  report < <({ grep -onE '\bHARVEST_[A-Z0-9_]+' deploy/compose.yaml helm/harvest/templates/*.yaml .x/fleet.sh || true; } | sort -u -t: -k1,1 -k3,3 |
+    while IFS=: read -r file number variable; do
+      known_variables | grep -qx "$variable" || echo "$file:$number: no service has the key of $variable"
+    done)
+fi
+
 # Every relative link of the documents leads somewhere.
-report < <(find . -name '*.md' -not -path './target/*' -not -path './.harvest/*' -not -path './.git/*' | sort | while IFS= read -r file; do
-  grep -noE '\]\([^)#: ]+(#[^)]*)?\)' "$file" 2>/dev/null | while IFS=: read -r number link; do
+report < <(find . -name '*.md' -not -path '*/node_modules/*' -not -path './target/*' -not -path './.harvest/*' -not -path './.git/*' | sort | while IFS= read -r file; do
+  # grep fails on a file without links; that must not end the loop.
+  { grep -noE '\]\([^)#: ]+(#[^)]*)?\)' "$file" || true; } | while IFS=: read -r number link; do
     target=${link#*](}
     target=${target%)}
     target=${target%%#*}
