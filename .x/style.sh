@@ -90,9 +90,10 @@ known_variables() {
     /^[a-z_]+ *=/ { key = $0; sub(/ *=.*/, "", key); print "HARVEST_" table toupper(key) }' deploy/config/*.default.toml
 }
 if [ -d deploy/config ]; then
+  known=$(known_variables)
   report < <({ grep -onE '\bHARVEST_[A-Z0-9_]+' deploy/compose.yaml helm/harvest/templates/*.yaml .x/fleet.sh || true; } | sort -u -t: -k1,1 -k3,3 |
     while IFS=: read -r file number variable; do
-      known_variables | grep -qx "$variable" || echo "$file:$number: no service has the key of $variable"
+      grep -qxF "$variable" <<<"$known" || echo "$file:$number: no service has the key of $variable"
     done)
 fi
 
