@@ -95,7 +95,7 @@ all_shards_owned() { [ "$(owner_ports | wc -l)" -eq "$FLEET_SHARDS" ]; }
 none_owned_by() { # PORT
   local owners
   owners=$(owner_ports)
-  [ "$(printf '%s\n' "$owners" | wc -l)" -eq "$FLEET_SHARDS" ] && ! printf '%s\n' "$owners" | grep -qx "$1"
+  [ "$(printf '%s\n' "$owners" | wc -l)" -eq "$FLEET_SHARDS" ] && ! grep -qxF "$1" <<<"$owners"
 }
 
 demo_break_history() {

@@ -32,6 +32,8 @@ pg_initialise() { # NAME HOME
   local name=$1 home=$2 password log=$STATE/pg-$1.log pw_file
   rm -rf "$home"
   mkdir -p "$home"
+  # Under /var/tmp somebody else could have made the folder first.
+  [ -O "$(dirname "$home")" ] || die "$(dirname "$home") belongs to another user"
   [ "$(id -u)" != 0 ] || chown postgres:postgres "$home"
   password=$(random_hex)
   (umask 077 && echo "$password" >"$STATE/pg-$name.password")
