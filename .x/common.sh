@@ -76,15 +76,31 @@ random_hex() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
 # A process is named by a pid file that holds "PID START": a recycled pid has another start time, so ./x never signals a
 # process that it did not start.
 
-started_at() { ps -o lstart= -p "$1" 2>/dev/null | tr -s ' ' '_'; }
+# process_state PID: "STATE START", empty if there is no such process. From /proc where there is one: small installations have no ps.
+process_state() {
+  local line fields
+  if [ -r /proc/self/stat ]; then
+    { IFS= read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
+    # The second field is the name in brackets, which may hold anything; the third is the state, the 22nd the start in ticks since boot.
+    read -r -a fields <<<"${line##*) }"
+    echo "${fields[0]} ${fields[19]}"
+  else
+    line=$(ps -o stat= -o lstart= -p "$1" 2>/dev/null) || return 1
+    read -r -a fields <<<"$line"
+    echo "${fields[0]} $(IFS=_ && echo "${fields[*]:1}")"
+  fi
+}
+
+started_at() { process_state "$1" | cut -d' ' -f2; }
 
 # pid_of FILE: prints the pid if that process still runs.
 pid_of() {
-  local pid start
+  local pid start state now_start
   [ -s "$1" ] || return 1
   read -r pid start <"$1" || return 1
-  [ "$(started_at "$pid")" = "$start" ] || return 1
-  case $(ps -o stat= -p "$pid" 2>/dev/null) in Z* | '') return 1 ;; esac
+  read -r state now_start <<<"$(process_state "$pid")"
+  [ -n "$start" ] && [ "$now_start" = "$start" ] || return 1
+  case $state in Z*) return 1 ;; esac
   echo "$pid"
 }
 
