@@ -30,8 +30,9 @@ CREATE TABLE harvest.run (
 CREATE UNIQUE INDEX run_open ON harvest.run (namespace, workflow_id, workflow_type, shard_id) WHERE status = 'RUNNING';
 -- The newest closed run of a business key.
 CREATE INDEX run_closed ON harvest.run (namespace, workflow_id, workflow_type, started_at) WHERE status <> 'RUNNING';
--- The order of lists.
-CREATE INDEX run_listed ON harvest.run (namespace, started_at DESC, execution_id DESC);
+-- The order of lists. Without the execution id, which breaks ties: no index but the primary key may have it, or a plan made on an empty
+-- table could look a run up by reading the whole of another index.
+CREATE INDEX run_listed ON harvest.run (namespace, started_at DESC);
 
 CREATE TABLE harvest.history (
     execution_id uuid    NOT NULL,
