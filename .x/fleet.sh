@@ -22,7 +22,7 @@ fleet_log() { echo "$STATE/fleet/$1.log"; }
 
 # The first frontend has the well-known ports if they are free.
 fleet_grpc_port() { case $1 in frontend-1) port_of "$1-grpc" 7233 ;; *) port_of "$1-grpc" ;; esac; }
-fleet_http_port() { case $1 in frontend-1) port_of "$1-http" 7243 ;; *) port_of "$1-http" ;; esac; }
+fleet_http_port() { case $1 in frontend-1) port_of "$1-http" 7240 ;; *) port_of "$1-http" ;; esac; }
 fleet_address() { echo "http://127.0.0.1:$(fleet_grpc_port frontend-1)"; }
 
 fleet_migrate() { "$BIN/harvest" migrate --database-url "$(pg_url dev)" --shards "$FLEET_SHARDS"; }
