@@ -54,7 +54,6 @@ fn bounded(connect: PgConnectOptions, options: &PgOptions) -> PgConnectOptions {
         ("tcp_keepalives_idle", "10".to_owned()),
         ("tcp_keepalives_interval", "5".to_owned()),
         ("tcp_keepalives_count", "3".to_owned()),
-        ("client_connection_check_interval", "1000".to_owned()),
         // Every statement is an index lookup by construction. A generic plan made while a table was empty must not scan or sort it later.
         ("plan_cache_mode", "force_generic_plan".to_owned()),
         ("jit", "off".to_owned()),

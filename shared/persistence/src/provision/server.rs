@@ -16,16 +16,26 @@ const START_LIMIT: Duration = Duration::from_secs(90);
 const LOG_LINES: usize = 40;
 
 /// Runs the server and ends it when standard input ends, which it does when the process that started us is gone, however it went.
-/// A line `keep` beforehand leaves the data. $1 is the folder, the rest the server's command.
+/// A line `keep` beforehand leaves the data. $1 is the folder, $2 where the binaries are, $3 words before a command that make it run as
+/// somebody Postgres accepts; the rest goes to the server.
 const KEEPER: &str = r#"
-folder=$1; shift
-"$@" </dev/null &
+folder=$1 binaries=$2 run=$3; shift 3
+if ! [ -d "$folder/data" ]; then
+    $run "$binaries/initdb" -D "$folder/data" -U postgres -A trust -E UTF8 --locale=C --no-sync --no-instructions >/dev/null </dev/null \
+        || { rm -rf "$folder"; exit 1; }
+fi
+$run "$binaries/postgres" -D "$folder/data" "$@" </dev/null &
 server=$!
 exec 2>/dev/null
 read -r line
-kill -QUIT "$server"; wait "$server"
-[ "$line" = keep ] || rm -rf "$folder"
+if [ "$line" = keep ]; then kill -QUIT "$server"; wait "$server"; exit; fi
+# A server that has only just begun ignores QUIT. Its children end by themselves, and may write until they do.
+kill -KILL "$server"; wait "$server"
+rm -rf "$folder" || rm -rf "$folder"
 "#;
+
+/// The words of a root user.
+const UNPRIVILEGED: &str = "setpriv --reuid=postgres --regid=postgres --clear-groups";
 
 /// Why no server could be had.
 #[derive(Debug, thiserror::Error)]
@@ -57,8 +67,7 @@ fn failed(command: &str, why: impl std::fmt::Display) -> ProvisionError {
 pub struct PgServer {
     folder: PathBuf,
     binaries: PathBuf,
-    /// Words before a command that make it run as somebody Postgres accepts; empty when we are not root.
-    unprivileged: Vec<String>,
+    root: bool,
     port: u16,
     running: Option<Running>,
 }
@@ -77,20 +86,16 @@ impl PgServer {
     pub async fn start() -> Result<Self, ProvisionError> {
         let binaries = find_binaries().ok_or(ProvisionError::NotInstalled)?;
         let root = output("id", &["-u"])? == "0";
-        let unprivileged: &[&str] = if root { &["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] } else { &[] };
-        let folder = make_folder(root)?;
-        let mut server = Self { folder, binaries, unprivileged: unprivileged.iter().map(|word| (*word).to_owned()).collect(), port: 0, running: None };
-        server.initialise()?;
+        let mut server = Self { folder: make_folder(root)?, binaries, root, port: 0, running: None };
         // Somebody else may take the free port before the server does.
-        let mut result = Ok(());
-        for _ in 0..5 {
+        let mut tries = 5;
+        loop {
             server.port = free_port()?;
-            result = server.restart().await;
-            if result.is_ok() {
-                return Ok(server);
+            match server.restart().await {
+                Err(ProvisionError::Start(log)) if log.contains("could not bind") && tries > 0 => tries -= 1,
+                result => return result.map(|()| server),
             }
         }
-        result.map(|()| server)
     }
 
     /// The URL of one of its databases, as a superuser.
@@ -135,7 +140,6 @@ impl PgServer {
     }
 
     fn spawn(&self) -> Result<Child, ProvisionError> {
-        let data = self.folder.join("data");
         let settings = [
             format!("port={}", self.port),
             "listen_addresses=127.0.0.1".to_owned(),
@@ -148,22 +152,13 @@ impl PgServer {
             "lc_messages=C".to_owned(),
         ];
         let mut command = Command::new("sh");
-        command.args(["-c", KEEPER, "sh"]).arg(&self.folder).args(&self.unprivileged).arg(self.binaries.join("postgres")).arg("-D").arg(data);
+        command.args(["-c", KEEPER, "sh"]).arg(&self.folder).arg(&self.binaries).arg(if self.root { UNPRIVILEGED } else { "" });
         for setting in settings {
             command.arg("-c").arg(setting);
         }
         // A group of its own: the signal that interrupts the tests must not end the keeper before it has ended the server.
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         command.spawn().map_err(|error| failed("sh", error))
-    }
-
-    fn initialise(&self) -> Result<(), ProvisionError> {
-        let initdb = self.binaries.join("initdb").display().to_string();
-        let data = self.folder.join("data").display().to_string();
-        let mut words: Vec<&str> = self.unprivileged.iter().map(String::as_str).collect();
-        words.extend([&initdb, "-D", &data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]);
-        let (program, arguments) = words.split_first().ok_or(ProvisionError::NotInstalled)?;
-        output(program, arguments).map(|_| ())
     }
 
     /// Ends the server, if it runs, and waits for its end.
