@@ -11,6 +11,8 @@
 mod arguments;
 mod definition;
 mod duration;
+#[cfg(test)]
+mod tests;
 
 use proc_macro::TokenStream;
 

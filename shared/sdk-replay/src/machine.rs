@@ -176,12 +176,12 @@ impl Machine {
         Ok(())
     }
 
-    /// Confirms the submitted decision as soon as its events were fed, without a task: for queries.
+    /// Allows bringing the code up to the last recorded decision without deciding anything: for queries.
     ///
     /// # Errors
-    /// As [`Machine::begin_task`].
+    /// As [`Machine::begin_task`]; also when the decision that was submitted last is not recorded yet: the code is ahead of the history then.
     pub fn begin_query(&mut self) -> Result<(), ReplayError> {
-        if self.history.decisions.is_empty() { Ok(()) } else { self.resolve_submitted() }
+        self.resolve_submitted()
     }
 
     /// Hands out what the code observes next, and checks each recorded decision as it is complete. Called when the code is at rest.

@@ -122,7 +122,9 @@ impl Channels {
 pub(crate) fn is_transient(status: &Status) -> bool {
     match reason(status) {
         Some(reason) => reason.retryable() || matches!(reason, Reason::DeadlineExceeded | Reason::Cancelled | Reason::Internal),
-        None => matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Unknown | Code::Cancelled | Code::ResourceExhausted | Code::Internal),
+        None => {
+            matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Unknown | Code::Cancelled | Code::ResourceExhausted | Code::Internal)
+        }
     }
 }
 

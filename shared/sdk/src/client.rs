@@ -77,7 +77,7 @@ impl Client {
     /// [`ClientError`].
     pub async fn start<W: WorkflowDefinition>(
         &self,
-        _workflow: impl Fn() -> W,
+        _workflow: &impl Fn() -> W,
         mut options: StartOptions,
         input: W::Input,
     ) -> Result<WorkflowHandle<W::Output>, ClientError> {
@@ -117,7 +117,7 @@ impl Client {
     }
 
     /// A handle of the run of this type and business key: the open one, else the newest.
-    pub fn handle<W: WorkflowDefinition>(&self, _workflow: impl Fn() -> W, workflow_id: &str) -> WorkflowHandle<W::Output> {
+    pub fn handle<W: WorkflowDefinition>(&self, _workflow: &impl Fn() -> W, workflow_id: &str) -> WorkflowHandle<W::Output> {
         self.handle_raw(W::NAME, workflow_id)
     }
 

@@ -48,7 +48,7 @@ pub enum HarvestError {
         /// For people.
         message: String,
         /// For programs, as JSON.
-        details: Option<serde_json::Value>,
+        details: Option<Box<serde_json::Value>>,
         /// The activity asked not to be retried.
         non_retryable: bool,
     },
@@ -81,7 +81,7 @@ pub enum HarvestError {
         /// For people.
         message: String,
         /// For programs, as JSON.
-        details: Option<serde_json::Value>,
+        details: Option<Box<serde_json::Value>>,
     },
     /// A value could not be written as or read from JSON.
     #[error("{what} could not be converted: {message}")]
@@ -120,7 +120,7 @@ impl HarvestError {
 
     fn details(&self) -> Option<serde_json::Value> {
         match self {
-            Self::ActivityFailed { details, .. } | Self::ChildFailed { details, .. } => details.clone(),
+            Self::ActivityFailed { details, .. } | Self::ChildFailed { details, .. } => details.as_deref().cloned(),
             Self::Timeout { .. } | Self::Cancelled { .. } | Self::Serialization { .. } | Self::InvalidArgument { .. } => None,
         }
     }

@@ -1,8 +1,8 @@
 //! One attempt of an activity: run it, report how it ended.
 
 use crate::activity::{ActivityContext, ActivityInfo, AttemptStart, HeartbeatAnswer};
-use crate::error::{ActivityFailure, CANCELLED, HANDLER_PANIC};
 use crate::channels::is_stale;
+use crate::error::{ActivityFailure, CANCELLED, HANDLER_PANIC};
 use crate::worker::WorkerShared;
 use crate::worker::attempts::{Attempt, Attempts};
 use crate::workflow::run::panic_message;

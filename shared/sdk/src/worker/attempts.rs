@@ -82,6 +82,11 @@ impl Attempts {
         self.lock().patience = patience;
     }
 
+    /// How long attempts go on unconfirmed.
+    pub(crate) fn patience(&self) -> Duration {
+        self.lock().patience
+    }
+
     /// The server answered an announcement.
     pub(crate) fn confirmed(&self, cancel_requested: &[Bytes], lost: &[Bytes]) {
         let mut state = self.lock();

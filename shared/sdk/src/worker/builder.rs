@@ -33,7 +33,7 @@ pub enum BuildError {
         /// The name.
         name: String,
         /// What is wrong.
-        error: HarvestError,
+        error: Box<HarvestError>,
     },
     /// A setting of the worker is out of range.
     #[error("worker configuration: {field}: {message}")]
@@ -131,7 +131,7 @@ pub(crate) fn register_workflows(list: Vec<WorkflowRegistration>) -> Result<BTre
     let mut known = BTreeMap::new();
     for workflow in list {
         let name = workflow.name;
-        let declaration = |error| BuildError::Declaration { kind: "workflow", name: name.to_owned(), error };
+        let declaration = |error| BuildError::Declaration { kind: "workflow", name: name.to_owned(), error: Box::new(error) };
         WorkflowType::new(name).map_err(|error| declaration(HarvestError::invalid("name", error)))?;
         span("execution_timeout", workflow.execution_timeout).map_err(declaration)?;
         if known.insert(name, workflow).is_some() {
@@ -145,7 +145,7 @@ fn register_activities(list: Vec<ActivityRegistration>) -> Result<BTreeMap<&'sta
     let mut known = BTreeMap::new();
     for activity in list {
         let name = activity.name;
-        let declaration = |error| BuildError::Declaration { kind: "activity", name: name.to_owned(), error };
+        let declaration = |error| BuildError::Declaration { kind: "activity", name: name.to_owned(), error: Box::new(error) };
         ActivityType::new(name).map_err(|error| declaration(HarvestError::invalid("name", error)))?;
         activity.options.to_core().map_err(declaration)?;
         if known.insert(name, activity).is_some() {

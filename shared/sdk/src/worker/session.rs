@@ -103,6 +103,8 @@ async fn session(worker: &Arc<WorkerShared>, mut client: WorkerClient, worker_id
     let interval = if welcome.announce_interval_ms == 0 { DEFAULT_ANNOUNCE_INTERVAL } else { Duration::from_millis(welcome.announce_interval_ms) };
     let mut tick = tokio::time::interval(interval); // its first tick is at once: what is running is announced on reconnect
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let patience = worker.attempts.patience();
+    let mut heard = Instant::now();
     let mut drained = drain.is_cancelled();
     if !drained {
         worker.credits.open(sender.clone());
@@ -116,11 +118,19 @@ async fn session(worker: &Arc<WorkerShared>, mut client: WorkerClient, worker_id
                 send(&sender, Message::Drain(Drain {}));
             }
             _now = tick.tick() => {
+                if heard.elapsed() > patience {
+                    return Err(Status::unavailable("announcements are not answered"));
+                }
                 announce(worker, &sender);
                 worker.credits.flush();
             }
             received = stream.message() => match received? {
-                Some(received) => dispatch(worker, worker_id, received),
+                Some(received) => {
+                    if matches!(received.message, Some(server_message::Message::AnnounceReply(_))) {
+                        heard = Instant::now();
+                    }
+                    dispatch(worker, worker_id, received);
+                }
                 None => return Ok(()),
             },
         }

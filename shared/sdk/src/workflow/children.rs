@@ -18,14 +18,14 @@ impl WorkflowContext {
     ///
     /// # Errors
     /// The future's: [`HarvestError::ChildFailed`], [`HarvestError::Cancelled`], or what is wrong with the call.
-    pub fn spawn_child_workflow<W: WorkflowDefinition>(&self, workflow: impl Fn() -> W, input: W::Input) -> ChildFuture<W::Output> {
+    pub fn spawn_child_workflow<W: WorkflowDefinition>(&self, workflow: &impl Fn() -> W, input: W::Input) -> ChildFuture<W::Output> {
         self.spawn_child_workflow_with_opts(workflow, input, ChildOptions::default())
     }
 
     /// The same with options.
     pub fn spawn_child_workflow_with_opts<W: WorkflowDefinition>(
         &self,
-        _workflow: impl Fn() -> W,
+        _workflow: &impl Fn() -> W,
         input: W::Input,
         mut options: ChildOptions,
     ) -> ChildFuture<W::Output> {
@@ -44,7 +44,7 @@ impl WorkflowContext {
     /// What is wrong with the call. Whether the child really started is not told.
     pub fn spawn_child_workflow_detached<W: WorkflowDefinition>(
         &self,
-        _workflow: impl Fn() -> W,
+        _workflow: &impl Fn() -> W,
         input: W::Input,
         mut options: ChildOptions,
     ) -> Result<String, HarvestError> {

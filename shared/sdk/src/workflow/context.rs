@@ -69,14 +69,14 @@ impl WorkflowContext {
     ///
     /// # Errors
     /// The future's: [`HarvestError::ActivityFailed`], [`HarvestError::Timeout`], [`HarvestError::Cancelled`], or what is wrong with the call.
-    pub fn execute_activity<A: ActivityDefinition>(&self, activity: impl Fn() -> A, input: A::Input) -> ActivityFuture<A::Output> {
+    pub fn execute_activity<A: ActivityDefinition>(&self, activity: &impl Fn() -> A, input: A::Input) -> ActivityFuture<A::Output> {
         self.execute_activity_with_opts(activity, input, ActivityOptions::default())
     }
 
     /// The same with options that win over the activity's attribute.
     pub fn execute_activity_with_opts<A: ActivityDefinition>(
         &self,
-        _activity: impl Fn() -> A,
+        _activity: &impl Fn() -> A,
         input: A::Input,
         options: ActivityOptions,
     ) -> ActivityFuture<A::Output> {
@@ -155,7 +155,7 @@ impl WorkflowContext {
     ///
     /// # Errors
     /// [`HarvestError::Serialization`] when the input is not JSON.
-    pub fn continue_as_new_as<W: WorkflowDefinition>(&self, _workflow: impl Fn() -> W, input: W::Input) -> ContinueAsNew {
+    pub fn continue_as_new_as<W: WorkflowDefinition>(&self, _workflow: &impl Fn() -> W, input: W::Input) -> ContinueAsNew {
         let asked = payload::to_payload("continue_as_new input", &input)
             .and_then(|input| Ok((input, WorkflowType::new(W::NAME).map_err(|error| HarvestError::invalid("workflow_type", error))?)))
             .map(|(input, workflow_type)| self.end_with_successor(input, Some(workflow_type)));

@@ -144,7 +144,7 @@ fn activity_result<T: DeserializeOwned>(activity_type: &str, resolution: Resolut
         Resolution::Failed { failure, attempt } => Err(HarvestError::ActivityFailed {
             activity_type,
             attempt: attempt.map_or(0, |attempt| attempt.0),
-            details: details_value(failure.details.as_ref()),
+            details: details_value(failure.details.as_ref()).map(Box::new),
             error_type: failure.error_type,
             message: failure.message,
             non_retryable: failure.non_retryable,
@@ -193,7 +193,7 @@ impl<T> ChildFuture<T> {
             Resolution::Failed { failure, .. } => Err(HarvestError::ChildFailed {
                 workflow_type,
                 workflow_id,
-                details: details_value(failure.details.as_ref()),
+                details: details_value(failure.details.as_ref()).map(Box::new),
                 error_type: failure.error_type,
                 message: failure.message,
             }),

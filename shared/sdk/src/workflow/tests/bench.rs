@@ -118,7 +118,8 @@ impl Bench {
 
     /// The newest activity of a type.
     pub(super) fn activity(&self, activity_type: &str) -> ActivityId {
-        let found = self.events.iter().rev().find(|event| matches!(&event.kind, EventKind::ActivityScheduled(it) if it.activity_type.as_str() == activity_type));
+        let found =
+            self.events.iter().rev().find(|event| matches!(&event.kind, EventKind::ActivityScheduled(it) if it.activity_type.as_str() == activity_type));
         found.unwrap_or_else(|| panic!("no activity {activity_type} in {:?}", self.events)).id
     }
 

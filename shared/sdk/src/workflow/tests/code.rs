@@ -26,8 +26,8 @@ pub(super) async fn sequence(ctx: &WorkflowContext, n: u32) -> Result<u32, Strin
 
 #[workflow]
 pub(super) async fn parallel(ctx: WorkflowContext) -> Result<u32, HarvestError> {
-    let first = ctx.execute_activity(double, 1);
-    let second = ctx.execute_activity(add, (10, 20));
+    let first = ctx.execute_activity(&double, 1);
+    let second = ctx.execute_activity(&add, (10, 20));
     let (first, second) = crate::try_join!(first, second)?;
     Ok(first + second)
 }

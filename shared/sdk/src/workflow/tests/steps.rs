@@ -180,9 +180,9 @@ fn children_are_started_awaited_and_detached() {
     let awaited = bench.events.iter().filter(|event| matches!(event.kind, EventKind::ChildWorkflowStarted { .. }));
     let started: Vec<_> = awaited.map(|event| event.id).collect();
     assert_eq!(started.len(), 2);
-    let timeouts = bench.events.iter().filter(|event| {
-        matches!(&event.kind, EventKind::ChildWorkflowStarted { child } if child.execution_timeout == Some(DurationMs::from_millis_const(3_600_000)))
-    });
+    let timeouts = bench.events.iter().filter(
+        |event| matches!(&event.kind, EventKind::ChildWorkflowStarted { child } if child.execution_timeout == Some(DurationMs::from_millis_const(3_600_000))),
+    );
     assert_eq!(timeouts.count(), 2);
     use harvest_workflow_core::message::{ChildOutcome, Message, MessageBody};
     use harvest_workflow_core::payload::Failure;
@@ -233,4 +233,49 @@ fn a_typed_failure_reaches_the_workflow_and_its_own_reaches_the_history() {
     bench.fail_activity("double", "CardDeclined");
     bench.task(&mut run);
     assert_eq!(bench.outcome(), "failed CardDeclined: details 5");
+}
+
+#[test]
+fn the_workers_defaults_apply_where_neither_call_site_nor_attribute_says_anything() {
+    use crate::prelude::*;
+    use crate::registry::Registry;
+    use std::sync::Arc;
+
+    #[workflow]
+    async fn three(ctx: &WorkflowContext) -> Result<(), HarvestError> {
+        let plain = ctx.execute_activity(&add, (1, 2));
+        let declared = ctx.execute_activity(&double, 1);
+        let chosen = ctx.execute_activity_with_opts(&double, 1, ActivityOptions::new().retry(RetryPolicy::none()).queue("mine"));
+        let raw = ctx.execute_activity_raw::<u32>("double", 1, "");
+        let refused = ctx.execute_activity_with_opts(&add, (1, 2), ActivityOptions::new().start_to_close(Duration::ZERO)).await;
+        assert!(matches!(refused, Err(HarvestError::InvalidArgument { field, .. }) if field == "start_to_close"));
+        crate::try_join!(plain, declared, chosen, raw)?;
+        Ok(())
+    }
+
+    let floor = ActivityOptions::new().retry(RetryPolicy::fixed(7, SECOND)).start_to_close(SECOND);
+    let base = registry(workflows![three], activities![double, add]);
+    let registry = Registry { workflows: base.workflows.clone(), activities: base.activities.clone(), activity_floor: floor, ..Registry::default() };
+    let mut bench = Bench::new(Arc::new(registry), "three", ());
+    bench.task(&mut bench.run());
+    let scheduled = bench.events.iter().filter_map(|event| match &event.kind {
+        EventKind::ActivityScheduled(it) => Some((it.task_queue.to_string(), it.retry.max_attempts, it.start_to_close.map(DurationMs::as_millis))),
+        _ => None,
+    });
+    let expected = [("default", 7, 1_000), ("special", 2, 30_000), ("mine", 1, 30_000), ("special", 2, 30_000)];
+    let expected: Vec<_> = expected.into_iter().map(|(queue, attempts, millis)| (queue.to_owned(), attempts, Some(millis))).collect();
+    assert_eq!(scheduled.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_query_does_not_see_a_decision_that_is_not_recorded() {
+    let mut bench = bench("counter", 1);
+    let mut run = bench.run();
+    bench.signal("add", 2);
+    let (decided, token) = bench.decide_only(&mut run);
+    assert!(run.replay().is_err());
+    bench.complete(token, decided.unwrap());
+    run.feed(bench.events[2..].iter().cloned()).unwrap();
+    run.replay().unwrap();
+    assert_eq!(run.query("total", &json(())).unwrap(), json(3));
 }

@@ -1,0 +1,297 @@
+//! The runs, the sessions, and what is due.
+
+use bytes::Bytes;
+use harvest_ids::*;
+use harvest_proto::v1::{self, AnnounceReply, ServerMessage, server_message::Message as ToWorker};
+use harvest_wire::{event, failure, payload, token};
+use harvest_workflow_core::decide::decide;
+use harvest_workflow_core::decision::{Reject, Reply};
+use harvest_workflow_core::event::{Event, WorkflowStarted};
+use harvest_workflow_core::input::{Carried, Env, Input, TaskToken};
+use harvest_workflow_core::limits::Limits;
+use harvest_workflow_core::message::{Message, MessageBody};
+use harvest_workflow_core::payload::Payload;
+use harvest_workflow_core::projection::TaskKey;
+use harvest_workflow_core::record::{Dispatch, Record};
+use harvest_workflow_core::state::{Outcome, State};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::SystemTime;
+use tokio::sync::{mpsc, oneshot};
+use tonic::Status;
+
+/// What goes wrong on purpose.
+#[derive(Default)]
+pub struct Faults {
+    /// So many answers to completed workflow tasks are lost after they were recorded.
+    pub lose_decision_replies: u32,
+    /// Always the full history, as if nobody had the run cached.
+    pub never_sticky: bool,
+    /// Announcements are not answered.
+    pub mute_announcements: bool,
+    /// Attempts that an announcement is told are lost or to cancel.
+    pub tell_lost: bool,
+    /// Page size of GetHistory.
+    pub history_page: Option<usize>,
+}
+
+pub struct RunRecord {
+    pub state: State,
+    pub events: Vec<Event>,
+    last_worker: String,
+}
+
+pub struct Session {
+    pub id: String,
+    pub sender: mpsc::Sender<Result<ServerMessage, Status>>,
+    pub workflow_credit: u32,
+    pub activity_credit: u32,
+    pub draining: bool,
+}
+
+#[derive(Default)]
+pub struct Engine {
+    pub runs: BTreeMap<ExecutionId, RunRecord>,
+    pub sessions: Vec<Session>,
+    pub queries: HashMap<Bytes, oneshot::Sender<v1::AnswerQueryRequest>>,
+    pub faults: Faults,
+    pub sequence: u64,
+    pub history_reads: u32,
+    pub announced: usize,
+    pub released: u32,
+    pub seen_hello: Vec<v1::Hello>,
+    limits: Limits,
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_millis(i64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis()).unwrap())
+}
+
+impl Engine {
+    pub fn start(&mut self, started: WorkflowStarted, carried: Carried) -> ExecutionId {
+        let id = started.execution_id;
+        self.runs.insert(id, RunRecord { state: State::empty(), events: Vec::new(), last_worker: String::new() });
+        self.input(id, &Input::Start { started: Box::new(started), carried }).unwrap();
+        id
+    }
+
+    pub fn new_id(&mut self, workflow_id: &WorkflowId) -> ExecutionId {
+        self.sequence += 1;
+        ExecutionId::new(Slot::of(&Namespace::default(), workflow_id), now(), self.sequence)
+    }
+
+    pub fn input(&mut self, id: ExecutionId, input: &Input) -> Result<Reply, Reject> {
+        self.sequence += 1;
+        let random = self.sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let env = Env { now: now(), random, limits: &self.limits, config_version: (0, 0) };
+        let run = self.runs.get_mut(&id).ok_or(Reject::NotFound)?;
+        let decision = decide(&mut run.state, input, &env)?;
+        run.events.extend(decision.records.into_iter().filter_map(|record| match record {
+            Record::Event(event) => Some(event),
+            Record::Control(_) => None,
+        }));
+        if let Some(successor) = decision.successor {
+            self.start(successor.started, successor.carried);
+        }
+        for message in decision.messages {
+            self.deliver(message);
+        }
+        Ok(decision.reply)
+    }
+
+    fn deliver(&mut self, message: Message) {
+        match &message.body {
+            MessageBody::StartChild { namespace, child, parent, workflow_task_timeout } => {
+                self.start(
+                    WorkflowStarted {
+                        namespace: namespace.clone(),
+                        workflow_type: child.workflow_type.clone(),
+                        workflow_id: child.workflow_id.clone(),
+                        execution_id: child.execution_id,
+                        first_execution_id: child.execution_id,
+                        continued_from: None,
+                        parent: Some(parent.clone()),
+                        task_queue: child.task_queue.clone(),
+                        input: child.input.clone(),
+                        request_id: None,
+                        execution_timeout: child.execution_timeout,
+                        workflow_task_timeout: *workflow_task_timeout,
+                        config_version: (0, 0),
+                    },
+                    Carried::default(),
+                );
+            }
+            MessageBody::ChildStartRefused { .. } | MessageBody::ChildClosed { .. } | MessageBody::CancelChild { .. } => {
+                let target = message.target;
+                // A refusal is an answer, and nobody asks here.
+                let _answered = self.input(target, &Input::Message(Box::new(message)));
+            }
+        }
+    }
+
+    pub fn events(&self, execution_id: &str) -> Vec<Event> {
+        self.runs[&execution_id.parse().unwrap()].events.clone()
+    }
+
+    /// The last run of the chain that a reference names.
+    pub fn resolve(&self, reference: Option<v1::WorkflowRef>) -> Result<ExecutionId, Status> {
+        let reference = reference.unwrap_or_default();
+        let found = if reference.execution_id.is_empty() {
+            let named = |run: &&RunRecord| {
+                run.state.started().is_some_and(|it| it.workflow_id.as_str() == reference.workflow_id && it.workflow_type.as_str() == reference.workflow_type)
+            };
+            self.runs.values().find(named).map(|run| run.state.started().unwrap().execution_id)
+        } else {
+            reference.execution_id.parse().ok().filter(|id| self.runs.contains_key(id))
+        };
+        found.ok_or_else(|| Status::not_found("no such run"))
+    }
+
+    pub fn end_of_chain(&self, mut id: ExecutionId) -> ExecutionId {
+        while let Some(next) = self.runs[&id].state.continued_as() {
+            id = next;
+        }
+        id
+    }
+
+    pub fn wake_due(&mut self) {
+        let due: Vec<_> = self.runs.iter().filter(|(_, run)| run.state.projection().due_at.is_some_and(|at| at <= now())).map(|(id, _)| *id).collect();
+        for id in due {
+            self.input(id, &Input::Wake).unwrap();
+        }
+    }
+
+    /// Gives ready tasks to sessions with credit.
+    pub fn dispatch(&mut self) {
+        self.sessions.retain(|session| !session.sender.is_closed());
+        let mut ready = Vec::new();
+        for (id, run) in &self.runs {
+            ready.extend(run.state.projection().tasks.into_iter().filter(|(_, task)| task.started.is_none()).map(|(key, _)| (*id, key)));
+        }
+        for (id, key) in ready {
+            self.dispatch_one(id, key);
+        }
+    }
+
+    fn dispatch_one(&mut self, id: ExecutionId, key: TaskKey) {
+        let is_workflow = key == TaskKey::Workflow;
+        let last_worker = self.runs[&id].last_worker.clone();
+        let has_room = |session: &Session| !session.draining && if is_workflow { session.workflow_credit > 0 } else { session.activity_credit > 0 };
+        let sticky = self.sessions.iter().position(|session| session.id == last_worker && has_room(session));
+        let Some(index) = sticky.or_else(|| self.sessions.iter().position(has_room)) else { return };
+        self.sequence += 1;
+        let (worker_id, sender) = (self.sessions[index].id.clone(), self.sessions[index].sender.clone());
+        let dispatch = Dispatch { epoch: Epoch(1), sequence: self.sequence, worker_id: WorkerId::new(&worker_id).unwrap() };
+        let message = match key {
+            TaskKey::Workflow => self.workflow_task(id, dispatch, worker_id == last_worker),
+            TaskKey::Activity(activity_id) => self.activity_task(id, activity_id, dispatch),
+        };
+        let Some(message) = message else { return };
+        let credit = &mut self.sessions[index];
+        if is_workflow {
+            credit.workflow_credit -= 1;
+        } else {
+            credit.activity_credit -= 1;
+        }
+        if is_workflow {
+            self.runs.get_mut(&id).unwrap().last_worker = worker_id;
+        }
+        // A stream that is gone loses the task: it times out or is lost, as in a real fleet.
+        let _gone = sender.try_send(Ok(ServerMessage { message: Some(message) }));
+    }
+
+    fn workflow_task(&mut self, id: ExecutionId, dispatch: Dispatch, cached: bool) -> Option<ToWorker> {
+        let reply = self.input(id, &Input::StartWorkflowTask { dispatch: dispatch.clone() }).ok()?;
+        let Reply::WorkflowTask { attempt, last_event, previous_decision, timeout } = reply else { return None };
+        let from = if cached && attempt == Attempt::FIRST && !self.faults.never_sticky { previous_decision.next() } else { EventId(1) };
+        let run = &self.runs[&id];
+        let token = TaskToken { execution_id: id, activity_id: None, attempt, dispatch };
+        Some(ToWorker::WorkflowTask(v1::WorkflowTask {
+            task_token: token::encode(&token),
+            workflow: Some(self.info(id)),
+            events: run.events.iter().filter(|event| event.id >= from && event.id <= last_event).map(event::to_proto).collect(),
+            first_event_id: from.0,
+            last_event_id: last_event.0,
+            attempt: attempt.0,
+            timeout_ms: timeout.as_millis(),
+        }))
+    }
+
+    fn activity_task(&mut self, id: ExecutionId, activity_id: ActivityId, dispatch: Dispatch) -> Option<ToWorker> {
+        let reply = self.input(id, &Input::StartActivity { activity_id, dispatch: dispatch.clone() }).ok()?;
+        let Reply::ActivityTask { attempt, .. } = reply else { return None };
+        let activity = self.runs[&id].state.activity(activity_id).unwrap();
+        let spec = activity.spec();
+        let token = TaskToken { execution_id: id, activity_id: Some(activity_id), attempt, dispatch };
+        let millis = |span: Option<DurationMs>| span.map_or(0, DurationMs::as_millis);
+        Some(ToWorker::ActivityTask(v1::ActivityTask {
+            task_token: token::encode(&token),
+            workflow: Some(self.info(id)),
+            activity_id: activity_id.0,
+            activity_type: spec.activity_type.to_string(),
+            input: Some(payload::to_proto(&spec.input)),
+            attempt: attempt.0,
+            max_attempts: spec.retry.max_attempts,
+            heartbeat_details: activity.heartbeat_details().map(payload::to_proto),
+            start_to_close_ms: millis(spec.start_to_close),
+            heartbeat_timeout_ms: millis(spec.heartbeat_timeout),
+            task_queue: spec.task_queue.to_string(),
+            previous_failure: activity.last_failure().map(failure::to_proto),
+        }))
+    }
+
+    pub fn info(&self, id: ExecutionId) -> v1::WorkflowInfo {
+        let state = &self.runs[&id].state;
+        let started = state.started().unwrap();
+        v1::WorkflowInfo {
+            namespace: started.namespace.to_string(),
+            workflow_type: started.workflow_type.to_string(),
+            workflow_id: started.workflow_id.to_string(),
+            execution_id: id.to_string(),
+            state: state.status().to_string(),
+            task_queue: started.task_queue.to_string(),
+            history_events: state.last_event_id().0,
+            ..v1::WorkflowInfo::default()
+        }
+    }
+
+    pub fn result(&self, id: ExecutionId) -> Option<v1::GetResultResponse> {
+        let id = self.end_of_chain(id);
+        let state = &self.runs[&id].state;
+        let outcome = state.outcome()?;
+        let reason = |message: &str| Some(v1::Failure { message: message.to_owned(), ..v1::Failure::default() });
+        let (output, failure): (Option<&Payload>, _) = match outcome {
+            Outcome::Completed { output } => (Some(output), None),
+            Outcome::Failed { failure } => (None, Some(failure::to_proto(failure))),
+            Outcome::Cancelled { reason: text } | Outcome::Terminated { reason: text } => (None, reason(text)),
+            Outcome::TimedOut { .. } => (None, reason("execution timeout")),
+            Outcome::ContinuedAsNew { .. } => return None,
+        };
+        let output = output.map(payload::to_proto);
+        Some(v1::GetResultResponse { state: state.status().to_string(), execution_id: id.to_string(), output, failure, closed_at_ms: 1 })
+    }
+
+    /// What an announcement is answered.
+    pub fn announce(&mut self, session: &str, tokens: Vec<Bytes>) {
+        self.announced += tokens.len();
+        if self.faults.mute_announcements {
+            return;
+        }
+        let mut answer = AnnounceReply::default();
+        for bytes in tokens {
+            let token = token::decode(&bytes).unwrap();
+            let input = Input::AnnounceActivity { worker_id: token.dispatch.worker_id.clone(), token: token.clone() };
+            match self.input(token.execution_id, &input) {
+                Ok(Reply::Progress { cancel_requested: true }) => answer.cancel_requested.push(bytes),
+                Ok(_) if !self.faults.tell_lost => {}
+                Ok(_) | Err(_) => answer.lost.push(bytes),
+            }
+        }
+        if let Some(session) = self.sessions.iter().find(|it| it.id == session) {
+            let _gone = session.sender.try_send(Ok(ServerMessage { message: Some(ToWorker::AnnounceReply(answer)) }));
+        }
+    }
+
+    pub fn open_types(&self) -> BTreeSet<String> {
+        self.runs.values().filter(|run| run.state.is_open()).map(|run| run.state.started().unwrap().workflow_type.to_string()).collect()
+    }
+}
