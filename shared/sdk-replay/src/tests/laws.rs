@@ -20,7 +20,7 @@ fn op() -> impl Strategy<Value = Op> {
         Just(Op::Child),
         Just(Op::Detached),
         (0u8..4).prop_map(Op::CancelActivity),
-        Just(Op::Patched),
+        (0u8..4).prop_map(Op::Patched),
     ]
 }
 

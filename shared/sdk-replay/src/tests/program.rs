@@ -24,7 +24,7 @@ pub(super) enum Op {
     Detached,
     /// A long activity, cancelled when a timer fires.
     CancelActivity(u8),
-    Patched,
+    Patched(u8),
 }
 
 pub(super) struct Program {
@@ -144,8 +144,8 @@ impl Program {
                 self.fresh += 1;
                 self.side_effect(SideEffectKind::Custom, Some("named"), self.fresh, machine)
             }
-            Op::Patched => {
-                let patched = machine.patched("p");
+            Op::Patched(n) => {
+                let patched = machine.patched(&format!("p{n}"));
                 self.note(patched);
                 true
             }

@@ -190,13 +190,13 @@ fn a_gate_takes_the_new_branch_live_and_the_old_one_for_a_run_from_before_it() {
     task(&mut server, &mut machine, &mut program);
     let mut gated = Machine::new();
     gated.feed(server.history.iter().cloned()).unwrap();
-    let mut with_gate = Program::new(vec![Op::Patched, Op::Activity(1), Op::Patched]);
+    let mut with_gate = Program::new(vec![Op::Patched(0), Op::Activity(1), Op::Patched(0)]);
     with_gate.drive(&mut gated).unwrap();
     assert_eq!(with_gate.seen, ["0: false"]);
     server.end(EventId(3));
     let commands = task(&mut server, &mut gated, &mut with_gate);
-    assert!(matches!(&commands[0], Command::RecordMarker { name, .. } if name == "patch:p"), "{commands:?}");
-    replay(&server, vec![Op::Patched, Op::Activity(1), Op::Patched]).unwrap();
+    assert!(matches!(&commands[0], Command::RecordMarker { name, .. } if name == "patch:p0"), "{commands:?}");
+    replay(&server, vec![Op::Patched(0), Op::Activity(1), Op::Patched(0)]).unwrap();
 }
 
 #[test]
@@ -220,4 +220,53 @@ fn a_two_version_gate_is_seen_as_patched_and_a_deprecated_gate_lets_its_marker_p
     again.deprecate_patch("q");
     again.finish(Command::CompleteWorkflow { output: Payload::null() });
     assert_eq!(again.advance(), Ok(Step::AtRest));
+}
+
+#[test]
+fn who_waits_for_a_signal_gets_it_in_its_turn_and_who_looks_gets_it_at_once() {
+    let mut server = Server::new();
+    let mut machine = Machine::new();
+    machine.feed(server.history.iter().cloned()).unwrap();
+    machine.begin_task(EventId(1)).unwrap();
+    assert!(matches!(machine.advance(), Ok(Step::Start(_))));
+    let deadline = timer(&mut machine, "t");
+    assert_eq!(machine.advance(), Ok(Step::AtRest));
+    server.complete(EventId(1), machine.take_completion().unwrap());
+    server.end(EventId(3));
+    server.signal("go", "1");
+    server.signal("go", "2");
+    machine.feed(server.history.iter().cloned()).unwrap();
+    machine.begin_task(server.last()).unwrap();
+    assert_eq!(machine.advance(), Ok(Step::Wake(WaitKey::Item(deadline))));
+    assert_eq!(machine.take_signal(&signal_name(), Take::InOrder), None);
+    assert_eq!(machine.take_signal(&signal_name(), Take::All).unwrap().payload, Payload::json("1"));
+    assert_eq!(machine.advance(), Ok(Step::Wake(WaitKey::Signal(signal_name()))));
+    assert_eq!(machine.take_signal(&signal_name(), Take::InOrder), None);
+    assert_eq!(machine.advance(), Ok(Step::Wake(WaitKey::Signal(signal_name()))));
+    assert_eq!(machine.take_signal(&signal_name(), Take::InOrder).unwrap().payload, Payload::json("2"));
+}
+
+#[test]
+fn a_timer_that_fires_while_the_code_cancels_it_stays_cancelled_for_the_code() {
+    let mut server = Server::new();
+    let mut machine = Machine::new();
+    machine.feed(server.history.iter().cloned()).unwrap();
+    machine.begin_task(EventId(1)).unwrap();
+    assert!(matches!(machine.advance(), Ok(Step::Start(_))));
+    let handle = timer(&mut machine, "t");
+    assert_eq!(machine.advance(), Ok(Step::AtRest));
+    server.complete(EventId(1), machine.take_completion().unwrap());
+    let seen = server.signal("go", "1");
+    machine.feed(server.history.iter().cloned()).unwrap();
+    machine.begin_task(seen).unwrap();
+    assert!(matches!(machine.advance(), Ok(Step::Wake(_))));
+    assert_eq!(machine.cancel(handle), Some(WaitKey::Item(handle)));
+    assert!(machine.take_signal(&signal_name(), Take::InOrder).is_some());
+    assert_eq!(machine.advance(), Ok(Step::AtRest));
+    server.end(EventId(3)); // it fires before the decision arrives
+    server.complete(seen, machine.take_completion().unwrap());
+    machine.feed(server.history.iter().cloned()).unwrap();
+    machine.begin_task(server.last()).unwrap();
+    assert_eq!(machine.advance(), Ok(Step::AtRest));
+    assert_eq!(machine.take(handle), Some(Resolution::Cancelled));
 }
