@@ -6,7 +6,7 @@
 //!   `workflows![order]` read as if they named the function,
 //! - `order::call(ctx, input)`: the body as written, for unit tests.
 //!
-//! Durations are checked here, at compile time. May depend on syn, quote and humantime. Start at [`mod@definition`].
+//! Durations are checked here, at compile time. May depend on syn, quote and humantime. Start at `definition.rs`.
 
 mod arguments;
 mod definition;

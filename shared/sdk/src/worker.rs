@@ -1,7 +1,7 @@
 //! The worker: takes tasks from a frontend, runs them, answers.
 //!
-//! [`session`] keeps one stream open and announces what is running; [`credits`] bounds how much is taken; [`workflow_tasks`],
-//! [`activity_tasks`] and [`query_tasks`] run one task each; [`cache`] keeps runs in memory between their tasks.
+//! `session` keeps one stream open and announces what is running; `credits` bounds how much is taken; `workflow_tasks`,
+//! `activity_tasks` and `query_tasks` run one task each; `cache` keeps runs in memory between their tasks.
 
 mod activity_tasks;
 mod attempts;
