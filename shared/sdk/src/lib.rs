@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! A workflow is polled by a deterministic executor ([`workflow`]) against its recorded history: what it awaits must be durable
+//! A workflow is polled by a deterministic executor ([`mod@workflow`]) against its recorded history: what it awaits must be durable
 //! futures of its [`WorkflowContext`], combined with [`join!`], [`try_join!`] and [`select!`] (in order, not random). Activities do the rest.
 //! May depend on `sdk-replay`, `wire`, `proto`; never on services or persistence. Start at [`definition`], [`worker`] and [`client`].
 
