@@ -6,6 +6,7 @@
 
 mod directory;
 mod keeper;
+pub mod placement;
 mod plan;
 pub mod rendezvous;
 mod snapshot;
