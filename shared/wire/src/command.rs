@@ -1,6 +1,6 @@
 //! Commands of workflow code.
 
-use crate::error::{WireError, wide};
+use crate::error::WireError;
 use crate::field::{self, name, optional_name, optional_span, span, text_or_empty};
 use crate::{failure, payload, retry};
 use harvest_ids::EventId;
@@ -73,14 +73,14 @@ pub fn from_proto(command: v1::Command) -> Result<Command, WireError> {
         Kind::CancelTimer(it) => Command::CancelTimer { started: EventId(it.started_event_id) },
         Kind::RecordSideEffect(it) => Command::RecordSideEffect {
             kind: field::side_effect_kind("kind", &it.kind)?,
-            name: if it.name.is_empty() { None } else { Some(label("name", it.name)?) },
+            name: if it.name.is_empty() { None } else { Some(field::text("name", it.name, MAX_TEXT_BYTES)?) },
             value: payload::or_null("value", it.value)?,
         },
         Kind::RecordMarker(it) => {
             if it.name.is_empty() {
                 return Err(WireError::Missing { field: "name".into(), allowed: "1 to 1024 bytes are allowed" });
             }
-            Command::RecordMarker { name: label("name", it.name)?, details: payload::optional("details", it.details)? }
+            Command::RecordMarker { name: field::text("name", it.name, MAX_TEXT_BYTES)?, details: payload::optional("details", it.details)? }
         }
         Kind::StartChildWorkflow(it) => Command::StartChildWorkflow(StartChildWorkflow {
             workflow_type: name("workflow_type", it.workflow_type)?,
@@ -100,13 +100,6 @@ pub fn from_proto(command: v1::Command) -> Result<Command, WireError> {
             task_queue: optional_name("task_queue", it.task_queue)?,
         },
     })
-}
-
-fn label(field: &str, text: String) -> Result<String, WireError> {
-    if text.len() > MAX_TEXT_BYTES {
-        return Err(WireError::TooLarge { field: field.to_owned(), found: wide(text.len()), allowed: wide(MAX_TEXT_BYTES), unit: "bytes" });
-    }
-    Ok(text)
 }
 
 fn schedule_to_proto(it: &ScheduleActivity) -> v1::ScheduleActivityCommand {

@@ -13,7 +13,17 @@ pub enum WireError {
         /// What is allowed.
         allowed: &'static str,
     },
-    /// Too many bytes or items.
+    /// A text with too many bytes.
+    #[error("{field} has {found} bytes; at most {allowed} are allowed")]
+    TooLong {
+        /// Which field.
+        field: String,
+        /// The length found.
+        found: u64,
+        /// The bound.
+        allowed: u64,
+    },
+    /// A payload with too many bytes, or too many items.
     #[error("{field} has {found} {unit}; at most {allowed} are allowed")]
     TooLarge {
         /// Which field.
@@ -96,6 +106,7 @@ impl WireError {
     pub fn field(&self) -> &str {
         match self {
             Self::Missing { field, .. }
+            | Self::TooLong { field, .. }
             | Self::TooLarge { field, .. }
             | Self::Nul { field }
             | Self::Utf8 { field }
@@ -108,7 +119,7 @@ impl WireError {
         }
     }
 
-    /// Whether a size bound was passed (HTTP 413 rather than 400).
+    /// Whether a payload's size bound was passed (HTTP 413 rather than 400).
     pub fn is_too_large(&self) -> bool {
         matches!(self, Self::TooLarge { unit: "bytes", .. })
     }
@@ -118,6 +129,7 @@ impl WireError {
     pub fn within(mut self, outer: &str) -> Self {
         match &mut self {
             Self::Missing { field, .. }
+            | Self::TooLong { field, .. }
             | Self::TooLarge { field, .. }
             | Self::Nul { field }
             | Self::Utf8 { field }
@@ -136,7 +148,7 @@ impl WireError {
         let field = field.to_owned();
         match error {
             TextError::Empty { .. } => Self::Missing { field, allowed: "1 to 255 bytes are allowed" },
-            TextError::TooLong { bytes, .. } => Self::TooLarge { field, found: wide(*bytes), allowed: 255, unit: "bytes" },
+            TextError::TooLong { bytes, .. } => Self::TooLong { field, found: wide(*bytes), allowed: 255 },
             TextError::Nul { .. } => Self::Nul { field },
         }
     }

@@ -40,10 +40,10 @@ pub fn text_or_empty<T: Display>(name: Option<&T>) -> String {
 /// Free text of at most `allowed` bytes.
 ///
 /// # Errors
-/// [`WireError::TooLarge`].
+/// [`WireError::TooLong`].
 pub fn text(field: &str, text: String, allowed: usize) -> Result<String, WireError> {
     if text.len() > allowed {
-        return Err(WireError::TooLarge { field: field.to_owned(), found: wide(text.len()), allowed: wide(allowed), unit: "bytes" });
+        return Err(WireError::TooLong { field: field.to_owned(), found: wide(text.len()), allowed: wide(allowed) });
     }
     Ok(text)
 }

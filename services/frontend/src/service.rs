@@ -1,0 +1,171 @@
+//! Building and running the service.
+
+use crate::config::Config;
+use crate::configs::Configs;
+use crate::edge::Edge;
+use crate::grpc::Grpc;
+use crate::http;
+use crate::routing::Router;
+use crate::session::Sessions;
+use harvest_fleet_config::{Bus, ConfigHandle, ConfigOptions, GrpcSource};
+use harvest_persistence::control::{DirectoryStore, Member, ServiceKind};
+use harvest_persistence::error::StoreError;
+use harvest_persistence::store::ShardStore;
+use harvest_proto::v1::admin_service_server::AdminServiceServer;
+use harvest_proto::v1::worker_service_server::WorkerServiceServer;
+use harvest_proto::v1::workflow_service_server::WorkflowServiceServer;
+use harvest_rpc::{Channels, MAX_MESSAGE_BYTES, ServeError, Server};
+use harvest_runtime::{Clock, Health, IdSource};
+use harvest_shards::{Directory, DirectoryOptions};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// The part of readiness that this service tells.
+const HEALTH_PART: &str = "frontend";
+
+/// What the service needs from its process.
+#[derive(Clone)]
+pub struct Deps {
+    /// Runs, for lists only.
+    pub store: Arc<dyn ShardStore>,
+    /// Membership, leases, slots.
+    pub directory: Arc<dyn DirectoryStore>,
+    /// Broadcasts.
+    pub bus: Arc<dyn Bus>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub ids: Arc<dyn IdSource>,
+    /// Where the service says that it is ready.
+    pub health: Health,
+}
+
+/// Why the frontend did not come up.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The gRPC port.
+    #[error(transparent)]
+    Grpc(#[from] ServeError),
+    /// The HTTP port.
+    #[error("cannot listen on {address}: {source}")]
+    Http {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The directory could not be read.
+    #[error("the directory of the fleet cannot be read (has `harvest migrate` run?): {0}")]
+    Directory(#[from] StoreError),
+}
+
+/// Why the frontend ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The gRPC server.
+    #[error(transparent)]
+    Grpc(#[from] ServeError),
+    /// The HTTP server.
+    #[error("HTTP server: {0}")]
+    Http(std::io::Error),
+}
+
+/// A frontend, bound and not yet serving.
+pub struct Frontend {
+    edge: Arc<Edge>,
+    me: Member,
+    server: Server,
+    http: TcpListener,
+    http_address: SocketAddr,
+    health: Health,
+    /// Ends sessions and waits; begins with the shutdown.
+    stopping: CancellationToken,
+    /// Ends what the last calls still need.
+    inner: CancellationToken,
+}
+
+/// Binds the ports and makes everything ready to run.
+///
+/// # Errors
+/// [`BuildError`] when a port is taken or the directory cannot be read.
+pub async fn build(config: &Config, deps: Deps) -> Result<Frontend, BuildError> {
+    deps.health.set(HEALTH_PART, false);
+    let server = Server::bind(config.grpc_listen).await?.drain_timeout(Duration::from_millis(config.drain_timeout_ms));
+    let failed = |source| BuildError::Http { address: config.http_listen, source };
+    let http = TcpListener::bind(config.http_listen).await.map_err(failed)?;
+    let http_address = http.local_addr().map_err(failed)?;
+    let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
+    let me = Member { service: ServiceKind::Frontend, process_id: deps.ids.process_id(), address };
+    let (inner, stopping) = (CancellationToken::new(), CancellationToken::new());
+    let directory = Directory::start(deps.directory, deps.clock.clone(), DirectoryOptions::default(), inner.clone()).await?;
+    let channels = Arc::new(Channels::default());
+    let members = directory.clone();
+    let addresses = move || members.members(ServiceKind::Config).into_iter().map(|member| member.address).collect();
+    let source = Arc::new(GrpcSource::new(channels.clone(), deps.clock.clone(), addresses));
+    let handle = ConfigHandle::start(deps.bus.as_ref(), source, deps.clock.clone(), ConfigOptions::new("frontend"), inner.clone()).await;
+    let options = config.options();
+    let edge = Arc::new(Edge {
+        router: Router::new(directory.clone(), channels.clone()),
+        configs: Configs::new(directory, channels),
+        config: handle,
+        runs: deps.store,
+        sessions: Sessions::new(me.process_id.clone(), options.max_sessions),
+        clock: deps.clock,
+        ids: deps.ids,
+        shutdown: stopping.clone(),
+        options,
+    });
+    Ok(Frontend { edge, me, server, http, http_address, health: deps.health, stopping, inner })
+}
+
+impl Frontend {
+    /// Where other processes reach it by gRPC.
+    pub fn address(&self) -> &str {
+        &self.me.address
+    }
+
+    /// Where HTTP is served: the API, health and metrics.
+    pub fn http_address(&self) -> SocketAddr {
+        self.http_address
+    }
+
+    /// Serves until `shutdown`, then ends sessions (their workers go to another frontend), finishes the calls in flight, and ends.
+    ///
+    /// # Errors
+    /// [`RunError`] when a server ends by itself.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), RunError> {
+        let Self { edge, me, server, http, health, stopping, inner, .. } = self;
+        let directory = edge.router.directory().clone();
+        if let Err(error) = directory.announce(me.clone()).await {
+            tracing::warn!(%error, "the process could not be announced yet");
+        }
+        let reports = harvest_runtime::spawn_owned("session-reports", Sessions::run(edge.clone()));
+        let routes = http::routes(edge.clone(), health.clone());
+        let grpc = Grpc { edge };
+        let server = server
+            .add_service(WorkflowServiceServer::new(grpc.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES))
+            .add_service(WorkerServiceServer::new(grpc.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES))
+            .add_service(AdminServiceServer::new(grpc).max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES));
+        tracing::info!(address = me.address, process_id = me.process_id, "frontend serves");
+        health.set(HEALTH_PART, true);
+        let stop = stopping.clone();
+        let serving_http = async { axum::serve(http, routes).with_graceful_shutdown(async move { stop.cancelled().await }).await.map_err(RunError::Http) };
+        let serving_grpc = async { server.serve(stopping.clone()).await.map_err(RunError::Grpc) };
+        let leaving = async {
+            shutdown.cancelled().await;
+            health.set(HEALTH_PART, false);
+            if let Err(error) = directory.leave(&me.process_id).await {
+                tracing::warn!(%error, "could not leave the membership: it runs out by itself");
+            }
+            stopping.cancel();
+            Ok(())
+        };
+        let served = tokio::try_join!(serving_grpc, serving_http, leaving);
+        drop(reports);
+        inner.cancel();
+        served.map(|_| ())
+    }
+}

@@ -1,0 +1,219 @@
+//! A worker opens its stream.
+
+use super::announce::{self, MAX_ATTEMPTS, Silence};
+use super::link::LinkEvent;
+use super::links::Links;
+use super::sessions::{Place, Sessions};
+use crate::edge::Edge;
+use crate::refuse::malformed;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use harvest_ids::{TaskQueue, WorkerId};
+use harvest_proto::v1;
+use harvest_proto::v1::server_message::Message as Outgoing;
+use harvest_proto::v1::worker_message::Message as Incoming;
+use harvest_rpc::{Error, Reason};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+/// How long the hello is waited for.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// Messages to the worker that wait for the network.
+const OUTBOUND: usize = 64;
+/// Events of links that wait for the session.
+const EVENTS: usize = 64;
+
+/// Opens a session: waits for the hello, makes it known, and answers with the stream on which welcome and tasks come.
+pub(crate) async fn open_session(
+    edge: Arc<Edge>,
+    mut inbound: Streaming<v1::WorkerMessage>,
+) -> Result<ReceiverStream<Result<v1::ServerMessage, Status>>, Error> {
+    let hello = tokio::select! {
+        hello = first(&mut inbound) => hello?,
+        () = edge.clock.sleep(HELLO_TIMEOUT) => return Err(Error::invalid("hello", "hello must come within 10 s of opening the stream")),
+    };
+    let (namespace, hello) = harvest_wire::worker::hello(hello).map_err(malformed)?;
+    let resumed = harvest_wire::field::optional_name::<WorkerId>("resume_worker_id", hello.resume_worker_id.clone()).map_err(malformed)?;
+    let worker_id = resumed.unwrap_or_else(|| edge.ids.worker_id());
+    let place = Sessions::open(&edge, worker_id.clone(), hello.clone())?;
+    // Before the welcome: whoever is welcome can have its types started.
+    Sessions::report_one(&edge, &worker_id, &hello).await;
+    let (outbound, receiver) = mpsc::channel(OUTBOUND);
+    let (events_sender, events) = mpsc::channel(EVENTS);
+    let queues = hello.task_queues.iter().map(|queue| harvest_wire::field::name::<TaskQueue>("task_queues", queue.clone()));
+    let queues = queues.collect::<Result<_, _>>().map_err(malformed)?;
+    let links = Links::new(edge.clone(), namespace, worker_id.clone(), queues, events_sender);
+    let session = Session { edge, worker_id, place, outbound, links, events, silence: Silence::default(), asking: None, next_announcement: None };
+    drop(harvest_runtime::spawn("worker-session", session.run(inbound)));
+    Ok(ReceiverStream::new(receiver))
+}
+
+async fn first(inbound: &mut Streaming<v1::WorkerMessage>) -> Result<v1::Hello, Error> {
+    match inbound.message().await?.and_then(|message| message.message) {
+        Some(Incoming::Hello(hello)) => Ok(hello),
+        _ => Err(Error::invalid("hello", "the first message of a session must be hello")),
+    }
+}
+
+struct Session {
+    edge: Arc<Edge>,
+    worker_id: WorkerId,
+    place: Place,
+    outbound: mpsc::Sender<Result<v1::ServerMessage, Status>>,
+    links: Links,
+    events: mpsc::Receiver<LinkEvent>,
+    silence: Silence,
+    /// The announcement that owners are being asked about.
+    asking: Option<BoxFuture<'static, announce::Announced>>,
+    /// The newest announcement that came meanwhile.
+    next_announcement: Option<Vec<Bytes>>,
+}
+
+/// Why a session ends.
+enum End {
+    /// The worker went away, or opened the session again.
+    Gone,
+    /// The worker is told.
+    Told(Error),
+}
+
+impl Session {
+    async fn run(mut self, mut inbound: Streaming<v1::WorkerMessage>) {
+        let welcome = v1::Welcome {
+            worker_id: self.worker_id.to_string(),
+            announce_interval_ms: millis(self.edge.options.announce_interval),
+            announce_timeout_ms: millis(self.edge.options.announce_timeout),
+        };
+        tracing::debug!(worker_id = %self.worker_id, "worker session opened");
+        let end = match self.send(Outgoing::Welcome(welcome)).await {
+            Ok(()) => self.serve(&mut inbound).await,
+            Err(end) => end,
+        };
+        match end {
+            End::Gone => tracing::debug!(worker_id = %self.worker_id, "worker session ended"),
+            End::Told(error) => {
+                tracing::debug!(worker_id = %self.worker_id, %error, "worker session ended by this side");
+                if self.outbound.send(Err(error.into())).await.is_err() {
+                    tracing::trace!(worker_id = %self.worker_id, "the worker was gone already");
+                }
+            }
+        }
+    }
+
+    async fn serve(&mut self, inbound: &mut Streaming<v1::WorkerMessage>) -> End {
+        let (shutdown, replaced) = (self.edge.shutdown.clone(), self.place.replaced.clone());
+        let mut changes = self.edge.router.directory().changes();
+        self.links.place();
+        loop {
+            let step = tokio::select! {
+                () = shutdown.cancelled() => return End::Told(Error::unavailable("this frontend is shutting down: connect to another")),
+                () = replaced.cancelled() => return End::Told(Error::new(Reason::Cancelled, "the session was opened again by another stream")),
+                () = self.outbound.closed() => return End::Gone,
+                message = inbound.message() => match message {
+                    Ok(Some(message)) => self.take(message),
+                    Ok(None) => return End::Gone,
+                    Err(error) => {
+                        tracing::debug!(worker_id = %self.worker_id, %error, "the worker's stream broke");
+                        return End::Gone;
+                    }
+                },
+                Some(event) = self.events.recv() => self.on_link(event).await,
+                changed = changes.changed() => {
+                    self.links.place();
+                    changed.map_err(|_| End::Told(Error::unavailable("this frontend is ending")))
+                }
+                announced = asked(&mut self.asking) => self.answer(announced).await,
+            };
+            if let Err(end) = step {
+                return end;
+            }
+        }
+    }
+
+    fn take(&mut self, message: v1::WorkerMessage) -> Result<(), End> {
+        match message.message {
+            Some(Incoming::Credit(credit)) => self.credit(&credit).map_err(End::Told),
+            Some(Incoming::Announce(announcement)) => {
+                let found = announcement.task_tokens.len();
+                if found > MAX_ATTEMPTS {
+                    let message = format!("task_tokens has {found} tokens; at most {MAX_ATTEMPTS} are allowed");
+                    return Err(End::Told(Error::invalid("announce.task_tokens", message)));
+                }
+                self.next_announcement = Some(announcement.task_tokens);
+                self.ask();
+                Ok(())
+            }
+            Some(Incoming::Drain(v1::Drain {})) => {
+                self.links.drain();
+                Ok(())
+            }
+            Some(Incoming::Hello(_)) => Err(End::Told(Error::invalid("hello", "hello is allowed once, as the first message"))),
+            // A kind that is newer than this frontend.
+            None => Ok(()),
+        }
+    }
+
+    fn credit(&mut self, credit: &v1::Credit) -> Result<(), Error> {
+        if !self.links.serves(&credit.task_queue) {
+            let message = format!("{:?} is none of the session's task queues", credit.task_queue);
+            return Err(Error::invalid("credit.task_queue", message));
+        }
+        let (now, most) = (self.links.credit(&credit.task_queue, credit.into()), self.edge.options.max_credit);
+        if now.workflow > most || now.activity > most {
+            let message = format!("credit of a queue is {} workflow and {} activity tasks; at most {most} of each are allowed", now.workflow, now.activity);
+            return Err(Error::invalid("credit", message));
+        }
+        Ok(())
+    }
+
+    async fn on_link(&mut self, event: LinkEvent) -> Result<(), End> {
+        match event {
+            LinkEvent::Task(task) => {
+                self.links.spent(&task);
+                self.send(*task).await
+            }
+            LinkEvent::Ended { number } => {
+                self.links.ended(number);
+                self.links.place();
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks the owners about the newest announcement, one at a time.
+    fn ask(&mut self) {
+        if self.asking.is_some() {
+            return;
+        }
+        if let Some(tokens) = self.next_announcement.take() {
+            self.asking = Some(Box::pin(announce::ask(self.edge.clone(), self.worker_id.clone(), tokens)));
+        }
+    }
+
+    async fn answer(&mut self, announced: announce::Announced) -> Result<(), End> {
+        self.asking = None;
+        self.ask();
+        let reply = self.silence.reply(self.edge.clock.monotonic(), self.edge.options.announce_timeout, announced);
+        self.send(Outgoing::AnnounceReply(reply)).await
+    }
+
+    fn send(&self, message: Outgoing) -> impl Future<Output = Result<(), End>> + Send + use<> {
+        let outbound = self.outbound.clone();
+        async move { outbound.send(Ok(v1::ServerMessage { message: Some(message) })).await.map_err(|_| End::Gone) }
+    }
+}
+
+/// The owners' answers; never, while nobody is asked.
+async fn asked(asking: &mut Option<BoxFuture<'static, announce::Announced>>) -> announce::Announced {
+    match asking {
+        Some(asking) => asking.await,
+        None => std::future::pending().await,
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,270 @@
+//! HTTP and JSON, good and bad.
+
+use crate::support::history::RUN;
+use crate::support::{Fleet, soon};
+use harvest_ids::{EventId, ExecutionId, Namespace, Slot, TaskQueue, Timestamp, WorkflowId, WorkflowType};
+use harvest_persistence::batch::{RunMutable, RunRow};
+use harvest_proto::v1;
+use harvest_rpc::{Error, Reason};
+use harvest_workflow_core::state::Status;
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+
+struct Answer {
+    status: u16,
+    headers: reqwest::header::HeaderMap,
+    body: Value,
+}
+
+async fn send(request: reqwest::RequestBuilder) -> Answer {
+    let response = soon(request.send()).await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let bytes = soon(response.bytes()).await.unwrap();
+    let body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("{status}: {bytes:?}")) };
+    Answer { status, headers, body }
+}
+
+async fn call(fleet: &Fleet, method: Method, path: &str, body: impl Into<String>) -> Answer {
+    let request = Client::new().request(method, format!("{}{path}", fleet.http));
+    send(request.header("content-type", "application/json").body(body.into())).await
+}
+
+async fn post(fleet: &Fleet, path: &str, body: Value) -> Answer {
+    call(fleet, Method::POST, path, body.to_string()).await
+}
+
+async fn get(fleet: &Fleet, path: &str) -> Answer {
+    call(fleet, Method::GET, path, "").await
+}
+
+fn path(rest: &str) -> String {
+    format!("/workflows/{RUN}{rest}")
+}
+
+#[tokio::test]
+async fn a_start_answers_201_then_200_for_the_same_id() {
+    let fleet = Fleet::start().await;
+    fleet.config.register("order", "default");
+    let body = json!({"workflow_id": "o-1", "input": {"total": 7}, "execution_timeout_secs": 1.5, "request_id": "of-body"});
+    let request = Client::new().post(format!("{}/workflows/order/start", fleet.http)).header("idempotency-key", "of-header").json(&body);
+    let fresh = send(request).await;
+    assert_eq!(fresh.status, 201);
+    let expected = json!({"execution_id": RUN, "workflow_name": "order", "workflow_id": "o-1", "state": "RUNNING", "started_fresh": true});
+    assert_eq!(fresh.body, expected);
+    assert_eq!(fresh.headers["x-harvest-execution-id"], RUN);
+    let sent = fleet.history.starts.lock().unwrap()[0].clone();
+    assert_eq!((sent.request_id.as_str(), sent.execution_timeout_ms), ("of-header", Some(1_500)));
+    assert_eq!(sent.input.unwrap().data, r#"{"total":7}"#);
+    let existing = post(&fleet, "/workflows/order/start", json!({"workflow_id": "o-1", "queue": "lonely"})).await;
+    assert_eq!((existing.status, &existing.body["started_fresh"]), (200, &json!(false)));
+    assert_eq!(existing.body["warnings"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_conflict_asked_for_answers_409_with_the_open_run() {
+    let fleet = Fleet::start().await;
+    fleet.config.register("order", "default");
+    fleet.history.refuse([Error::new(Reason::AlreadyRunning, "a run exists").with("existing_execution_id", RUN).with("existing_state", "RUNNING")]);
+    let conflict = post(&fleet, "/workflows/order/start", json!({"workflow_id": "o-1", "conflict_policy": "fail"})).await;
+    assert_eq!(conflict.status, 409);
+    let expected = json!({"error": "a run exists", "reason": "ALREADY_RUNNING", "existing_execution_id": RUN, "existing_state": "RUNNING"});
+    assert_eq!(conflict.body, expected);
+}
+
+#[tokio::test]
+async fn bad_bodies_are_refused_with_the_field_and_what_is_allowed() {
+    let fleet = Fleet::start().await;
+    fleet.config.register("order", "default");
+    let cases = [
+        (r#"{"workflow_id": 7}"#, "workflow_id", "workflow_id must be a string"),
+        (r#"{"colour": 1}"#, "colour", "field \"colour\" is not known; allowed are workflow_id, input, queue, request_id,"),
+        (r#"{"execution_timeout_secs": "soon"}"#, "execution_timeout_secs", "numbers of seconds from 0.001 to 315360000 (10 years)"),
+        (r#"{"execution_timeout_secs": 0}"#, "execution_timeout_secs", "numbers of seconds from 0.001"),
+        (r#"{"execution_timeout_secs": -1}"#, "execution_timeout_secs", "numbers of seconds from 0.001"),
+        (r#"{"execution_timeout_secs": 1e300}"#, "execution_timeout_secs", "numbers of seconds from 0.001"),
+        (r#"{"workflow_task_timeout_secs": 0.5}"#, "workflow_task_timeout_secs", "allowed are 1000 ms to 10 minutes"),
+        (r#"{"workflow_id": "a\u0000b"}"#, "workflow_id", "workflow_id contains U+0000"),
+        (r#"{"queue": "a\u0000b"}"#, "queue", "queue contains U+0000"),
+        (r#"{"conflict_policy": "sometimes"}"#, "conflict_policy", "allowed are use_existing, fail"),
+        (r#"{"workflow_id": "#, "body", "the body must be a JSON object"),
+        (r#"[1]"#, "body", "the body must be a JSON object"),
+    ];
+    for (body, field, text) in cases {
+        let refused = call(&fleet, Method::POST, "/workflows/order/start", body).await;
+        assert_eq!((refused.status, &refused.body["field"]), (400, &json!(field)), "{body}: {}", refused.body);
+        assert!(refused.body["error"].as_str().unwrap().contains(text), "{body}: {}", refused.body);
+        assert_eq!(refused.body["reason"], "INVALID_ARGUMENT");
+    }
+    assert!(fleet.history.calls.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_too_large_or_not_text_is_refused() {
+    let fleet = Fleet::start().await;
+    fleet.config.register("order", "default");
+    let url = format!("{}/workflows/order/start", fleet.http);
+    let large = post(&fleet, "/workflows/order/start", json!({"input": "x".repeat(2 * 1024 * 1024)})).await;
+    assert_eq!((large.status, &large.body["field"], &large.body["reason"]), (413, &json!("input"), &json!("PAYLOAD_TOO_LARGE")));
+    let larger = post(&fleet, "/workflows/order/start", json!({"input": "x".repeat(3 * 1024 * 1024)})).await;
+    assert_eq!((larger.status, &larger.body["field"]), (413, &json!("body")), "{}", larger.body);
+    let long_id = post(&fleet, "/workflows/order/start", json!({"workflow_id": "x".repeat(300)})).await;
+    assert_eq!((long_id.status, &long_id.body["error"]), (400, &json!("workflow_id has 300 bytes; at most 255 are allowed")));
+    let invalid = send(Client::new().post(&url).header("content-type", "application/json").body(vec![b'{', b'"', 0xff, b'"', b'}'])).await;
+    assert_eq!((invalid.status, &invalid.body["error"]), (400, &json!("the body is not valid UTF-8")));
+    let xml = send(Client::new().post(&url).header("content-type", "text/xml").body("<a/>")).await;
+    assert_eq!((xml.status, &xml.body["reason"]), (415, &json!("UNSUPPORTED_MEDIA_TYPE")));
+    let namespace = send(Client::new().post(&url).header("x-harvest-namespace", "").json(&json!({}))).await;
+    assert_eq!((namespace.status, &namespace.body["field"]), (400, &json!("x-harvest-namespace")));
+    let path = get(&fleet, "/workflows/by-id/order/%ff").await;
+    assert_eq!((path.status, &path.body["field"]), (400, &json!("path")));
+}
+
+#[tokio::test]
+async fn unknown_types_routes_methods_and_ids_say_what_is_wrong() {
+    let fleet = Fleet::start().await;
+    fleet.config.register("order", "default");
+    let unknown = post(&fleet, "/workflows/ordr/start", json!({})).await;
+    assert_eq!((unknown.status, &unknown.body["reason"], &unknown.body["field"]), (404, &json!("UNKNOWN_WORKFLOW_TYPE"), &json!("workflow_name")));
+    assert!(unknown.body["error"].as_str().unwrap().ends_with("did you mean order?"), "{}", unknown.body);
+    assert_eq!(get(&fleet, "/nothing").await.body["reason"], "UNKNOWN_ROUTE");
+    let method = call(&fleet, Method::DELETE, "/workflows", "").await;
+    assert_eq!((method.status, &method.body["reason"]), (405, &json!("METHOD_NOT_ALLOWED")));
+    let bad = get(&fleet, "/workflows/not-a-uuid").await;
+    assert_eq!((bad.status, &bad.body["field"]), (400, &json!("execution_id")));
+    let parameter = get(&fleet, "/workflows?colour=red").await;
+    assert_eq!((parameter.status, &parameter.body["field"]), (400, &json!("colour")));
+    assert_eq!(get(&fleet, "/workflows?state=LOST").await.body["field"], "state");
+    assert_eq!(get(&fleet, "/workflows?page_size=201").await.body["error"], "page_size is 201; allowed are 1 to 200");
+    fleet.history.refuse([Error::new(Reason::WorkflowNotFound, "there is no such workflow run")]);
+    assert_eq!(get(&fleet, &path("")).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_run_is_described_by_its_id_and_by_its_business_key() {
+    let fleet = Fleet::start().await;
+    for path in [path(""), "/workflows/by-id/order/o%2F1".to_owned()] {
+        let run = get(&fleet, &path).await;
+        assert_eq!((run.status, &run.body["started_at"], &run.body["completed_at"]), (200, &json!("2026-11-30T15:14:00.123Z"), &Value::Null), "{}", run.body);
+        assert_eq!(run.headers["x-harvest-execution-id"], RUN);
+    }
+    let history = get(&fleet, &path("/history?from_event_id=9&page_size=1")).await;
+    let event = json!({"event_id": 9, "at_ms": 5, "type": "WorkflowCompleted", "data": {"output": {"total": 7}}});
+    assert_eq!(history.body, json!({"execution_id": RUN, "events": [event], "next_event_id": 10}));
+}
+
+#[tokio::test]
+async fn runs_are_listed_by_pages() {
+    let fleet = Fleet::start().await;
+    let empty = get(&fleet, "/workflows?state=FAILED&workflow_name=order&page_size=2").await;
+    assert_eq!(empty.body, json!({"workflows": [], "next_cursor": null}));
+    {
+        let filters = fleet.runs.filters.lock().unwrap();
+        assert_eq!((filters[0].limit, filters[0].status.unwrap().as_str(), filters[0].namespace.as_str()), (3, "FAILED", "default"));
+    }
+    fleet.runs.rows.lock().unwrap().extend((1..=3).map(row));
+    let page = get(&fleet, "/workflows?page_size=2").await;
+    assert_eq!(page.body["workflows"].as_array().unwrap().len(), 2);
+    assert_eq!(page.body["workflows"][0]["nd_block"]["nd_block_reason"], "TimerMismatch");
+    let cursor = page.body["next_cursor"].as_str().unwrap();
+    assert_eq!(get(&fleet, &format!("/workflows?page_size=3&cursor={cursor}")).await.body["next_cursor"], Value::Null);
+    let filters = fleet.runs.filters.lock().unwrap();
+    assert_eq!(filters[2].after, Some((Timestamp::from_millis(2), row(2).execution_id)));
+}
+
+fn row(number: i64) -> RunRow {
+    let execution_id = ExecutionId::new(Slot::new(1).unwrap(), Timestamp::from_millis(number), 7);
+    RunRow {
+        execution_id,
+        namespace: Namespace::default(),
+        workflow_type: WorkflowType::new("order").unwrap(),
+        workflow_id: WorkflowId::new(number.to_string()).unwrap(),
+        first_execution_id: execution_id,
+        parent_execution_id: None,
+        task_queue: TaskQueue::default(),
+        started_at: Timestamp::from_millis(number),
+        execution_timeout_ms: None,
+        mutable: RunMutable {
+            status: Status::Running,
+            closed_at: None,
+            last_event: EventId(3),
+            continued_as: None,
+            blocked_at: Some(Timestamp::from_millis(9)),
+            blocked_reason: Some("TimerMismatch".into()),
+        },
+    }
+}
+
+#[tokio::test]
+async fn a_result_answers_204_while_running_and_200_when_there_is_one() {
+    let fleet = Fleet::start().await;
+    let set = |result| *fleet.history.result.lock().unwrap() = result;
+    set(v1::GetResultResponse { state: "RUNNING".into(), execution_id: RUN.into(), ..Default::default() });
+    let running = get(&fleet, &path("/result?wait=10ms")).await;
+    assert_eq!((running.status, &running.body, running.headers["retry-after"].to_str().unwrap()), (204, &Value::Null, "1"));
+    let output = Some(v1::Payload { data: "[1]".into(), encoding: String::new() });
+    set(v1::GetResultResponse { state: "COMPLETED".into(), execution_id: RUN.into(), output, closed_at_ms: 1, ..Default::default() });
+    let done = get(&fleet, &path("/result")).await;
+    assert_eq!(done.body, json!({"execution_id": RUN, "state": "COMPLETED", "output": [1], "completed_at": "1970-01-01T00:00:00.001Z"}));
+    let failure = Some(v1::Failure { message: "no".into(), error_type: "Declined".into(), ..Default::default() });
+    set(v1::GetResultResponse { state: "FAILED".into(), execution_id: RUN.into(), failure, closed_at_ms: 1, ..Default::default() });
+    let failed = get(&fleet, "/workflows/by-id/order/1/result").await;
+    assert_eq!(failed.body["error"], json!({"message": "no", "error_type": "Declined", "non_retryable": false}));
+    let long = get(&fleet, &path("/result?wait=2h")).await;
+    assert_eq!((long.status, &long.body["field"]), (400, &json!("wait")));
+    assert_eq!(get(&fleet, &path("/result?wait=soon")).await.body["field"], "wait");
+}
+
+#[tokio::test]
+async fn signals_queries_and_ends_reach_the_run() {
+    let fleet = Fleet::start().await;
+    let signal = post(&fleet, &path("/signal/pay"), json!({"payload": {"by": "card"}, "request_id": "r-1"})).await;
+    assert_eq!((signal.status, signal.body), (200, json!({"signal_delivered": true, "execution_id": RUN})));
+    {
+        let sent = fleet.history.signals.lock().unwrap();
+        assert_eq!((sent[0].signal_name.as_str(), sent[0].request_id.as_str()), ("pay", "r-1"));
+        assert_eq!(sent[0].payload.as_ref().unwrap().data, r#"{"by":"card"}"#);
+    }
+    let large = post(&fleet, &path("/signal/pay"), json!({"payload": "x".repeat(256 * 1024)})).await;
+    assert_eq!((large.status, &large.body["field"]), (413, &json!("payload")));
+    assert_eq!(post(&fleet, &path("/query/status"), json!({"args": [1, 2]})).await.body, json!({"result": [1, 2]}));
+    assert_eq!(get(&fleet, &path("/query/status?timeout=1s")).await.body, json!({"result": null}));
+    fleet.history.refuse([Error::new(Reason::QueryTimeout, "no worker answered the query in time")]);
+    assert_eq!(get(&fleet, &path("/query/status")).await.status, 408);
+    assert_eq!(post(&fleet, &path("/cancel"), json!({"reason": "changed my mind"})).await.body, json!({"cancel_requested": true, "execution_id": RUN}));
+    assert_eq!(post(&fleet, &path("/terminate"), json!({})).await.body, json!({"terminated": true, "execution_id": RUN}));
+    let long = post(&fleet, &path("/cancel"), json!({"reason": "x".repeat(2_000)})).await;
+    assert_eq!((long.status, &long.body["field"]), (400, &json!("reason")));
+}
+
+#[tokio::test]
+async fn an_unavailable_fleet_answers_503_with_when_to_try_again() {
+    let fleet = Fleet::start().await;
+    fleet.history.refuse([Error::new(Reason::Internal, "boom")]);
+    let internal = get(&fleet, &path("")).await;
+    assert_eq!((internal.status, internal.body), (500, json!({"error": "boom", "reason": "INTERNAL"})));
+    let mut busy = Error::new(Reason::LimitReached, "max_unread_signals reached").with("limit", "max_unread_signals");
+    busy.retry_after = Some(std::time::Duration::from_millis(1_200));
+    fleet.history.refuse([busy]);
+    let limited = post(&fleet, &path("/signal/pay"), json!({})).await;
+    assert_eq!((limited.status, limited.headers["retry-after"].to_str().unwrap()), (429, "2"));
+    assert_eq!(limited.body["limit"], "max_unread_signals");
+}
+
+#[tokio::test]
+async fn operators_read_and_change_limits_and_see_the_fleet() {
+    let fleet = Fleet::start().await;
+    let limits = get(&fleet, "/admin/limits").await;
+    assert_eq!(limits.body, json!({"limits": {"max_workflow_execution_timeout_secs": 3600}, "version": {"generation": 1, "number": 4}}));
+    let changed = call(&fleet, Method::PATCH, "/admin/limits", r#"{"max_workflow_execution_timeout_secs": null, "reason": "INC-1"}"#).await;
+    assert_eq!((changed.status, &changed.body["pending"], &changed.body["acknowledged"]), (200, &json!([2]), &json!(3)));
+    assert_eq!(fleet.config.patches.lock().unwrap()[0].update_mask, ["max_workflow_execution_timeout_ms"]);
+    let refused = call(&fleet, Method::PATCH, "/admin/limits", r#"{"max_workflow_execution_timeout_secs": 0.001}"#).await;
+    assert_eq!((refused.status, &refused.body["field"]), (400, &json!("max_workflow_execution_timeout_secs")));
+    assert_eq!(get(&fleet, "/shards").await.body["shards"].as_array().unwrap().len(), 4);
+    assert_eq!(get(&fleet, "/workers").await.body, json!({"workers": []}));
+    assert_eq!(get(&fleet, "/health").await.body, json!({"status": "ready"}));
+    assert_eq!(soon(Client::new().get(format!("{}/health/live", fleet.http)).send()).await.unwrap().status(), 200);
+    let metrics = soon(Client::new().get(fleet.http.replace("/api/harvest", "/metrics")).send()).await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("harvest_rpc_requests_total{"), "{metrics}");
+    assert!(metrics.contains("GET /api/harvest/admin/limits"), "{metrics}");
+}
