@@ -23,21 +23,21 @@ pub struct Approval {
 /// Carries one order through. Business endings are results, not errors: a run only fails when a step fails for good.
 #[workflow(execution_timeout = "1h")]
 pub async fn order(ctx: &WorkflowContext, order: Order) -> Result<Ending, HarvestError> {
-    if ctx.execute_activity(reserve, order.clone()).await? == Answer::OutOfStock {
+    if ctx.execute_activity(&reserve, order.clone()).await? == Answer::OutOfStock {
         return Ok(Ending::OutOfStock);
     }
-    if ctx.execute_activity(charge, order.clone()).await? == Answer::Declined {
-        ctx.execute_activity(release, order).await?;
+    if ctx.execute_activity(&charge, order.clone()).await? == Answer::Declined {
+        ctx.execute_activity(&release, order).await?;
         return Ok(Ending::Declined);
     }
     let deadline = Duration::from_millis(order.approval_deadline_ms);
     let shipped = match ctx.receive_signal_timeout::<Approval>(APPROVE, deadline).await? {
-        Some(_) => ctx.execute_activity(ship, order.clone()).await.map(|_| Ending::Shipped),
+        Some(_) => ctx.execute_activity(&ship, order.clone()).await.map(|_| Ending::Shipped),
         None => Ok(Ending::ApprovalExpired),
     };
     if shipped != Ok(Ending::Shipped) {
-        ctx.execute_activity(refund, order.clone()).await?;
-        ctx.execute_activity(release, order).await?;
+        ctx.execute_activity(&refund, order.clone()).await?;
+        ctx.execute_activity(&release, order).await?;
     }
     shipped
 }

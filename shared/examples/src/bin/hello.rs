@@ -11,7 +11,7 @@ async fn greet(_ctx: &ActivityContext, name: String) -> Result<String, String> {
 #[workflow(execution_timeout = "30d")]
 async fn hello(ctx: &WorkflowContext, name: String) -> Result<String, HarvestError> {
     ctx.timer("breath", Duration::from_secs(2)).await?;
-    ctx.execute_activity(greet, name).await
+    ctx.execute_activity(&greet, name).await
 }
 
 #[tokio::main]
@@ -24,7 +24,7 @@ async fn main() -> anyhow::Result<()> {
         HarvestBuilder::new().workflows(workflows![hello]).activities(activities![greet]).worker(WorkerConfig::default().with_addresses([&address])).build()?;
     let client = Client::connect([&address])?;
     let answer = async {
-        let handle = client.start(hello, StartOptions::new(workflow_id), "world".to_owned()).await?;
+        let handle = client.start(&hello, StartOptions::new(workflow_id), "world".to_owned()).await?;
         println!("started {}", handle.execution_id());
         anyhow::Ok(handle.result().await?)
     };

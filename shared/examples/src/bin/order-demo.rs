@@ -124,7 +124,7 @@ impl Demo {
         let options = StartOptions::new(order_id).task_queue(QUEUE).request_id(format!("start-{order_id}"));
         let since = self.clock.monotonic();
         loop {
-            match self.client.start(order::order, options.clone(), planned.order.clone()).await {
+            match self.client.start(&order::order, options.clone(), planned.order.clone()).await {
                 Err(ClientError::NotFound(_)) if self.clock.monotonic() - since < WORKERS_PATIENCE => self.clock.sleep(RETRY_PAUSE).await,
                 answer => return answer,
             }
