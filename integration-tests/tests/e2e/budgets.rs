@@ -1,0 +1,50 @@
+//! What a run may cost in commits: counted by the fences in Postgres, each of which counts the commits of its shard.
+
+use harvest_integration_tests::fleet::with_fleet;
+use harvest_integration_tests::samples::note;
+use harvest_integration_tests::store::Fences;
+use harvest_integration_tests::{Plan, Topology, World};
+use harvest_sdk::prelude::*;
+
+#[workflow]
+async fn one_note(ctx: &WorkflowContext, text: String) -> Result<String, HarvestError> {
+    ctx.execute_activity(&note, text).await
+}
+
+/// At most this many for a run of one activity, alone.
+const COMMITS_ALONE: i64 = 5;
+const ALONE: i64 = 20;
+const TOGETHER: i64 = 256;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_alone_costs_few_commits_and_many_runs_share_theirs() {
+    with_fleet(Plan::new(Topology::Single, "budget"), |fleet| async move {
+        let world = World::new(&fleet, "budget")?;
+        world.serve(workflows![one_note], activities![note])?;
+        world.result(&world.start(&one_note, "warm-up", "x".to_owned()).await?).await?;
+        let fences = Fences::open(&fleet).await?;
+
+        let before = fences.total_batches().await?;
+        for number in 0..ALONE {
+            world.result(&world.start(&one_note, &format!("alone-{number}"), "x".to_owned()).await?).await?;
+        }
+        let alone = fences.total_batches().await? - before;
+        println!("{ALONE} runs one after another: {alone} commits");
+        anyhow::ensure!(alone <= COMMITS_ALONE * ALONE, "{alone} commits for {ALONE} runs");
+
+        let before = fences.total_batches().await?;
+        let one = |number: i64| {
+            let world = world.clone();
+            async move { world.result(&world.start(&one_note, &format!("together-{number}"), "x".to_owned()).await?).await }
+        };
+        futures::StreamExt::collect::<Vec<_>>(futures::StreamExt::buffer_unordered(futures::stream::iter((0..TOGETHER).map(one)), 64))
+            .await
+            .into_iter()
+            .collect::<anyhow::Result<Vec<String>>>()?;
+        let together = fences.total_batches().await? - before;
+        println!("{TOGETHER} runs from 64 clients: {together} commits");
+        anyhow::ensure!(together < TOGETHER, "{together} commits for {TOGETHER} runs");
+        Ok(())
+    })
+    .await;
+}
