@@ -1,0 +1,267 @@
+//! `harvest bench`: what runs cost, in time, CPU, commits, statements and WAL. `docs/performance.md` explains each figure.
+//!
+//! This process is the load generator and nothing else. The engine (one `harvest dev`, or the five services), the worker, Postgres and Redis
+//! are processes of their own, so that the CPU of each is known from the operating system. Start at [`Bench::run`].
+
+mod code;
+mod cpu;
+mod fleet;
+mod load;
+mod probe;
+mod progress;
+mod report;
+mod special;
+mod takeover;
+mod timers;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use fleet::{Fleet, Plan};
+use harvest_runtime::Shutdown;
+use load::Load;
+use probe::{Probe, Rates};
+use progress::Progress;
+use report::{Figures, Report};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long the fleet rests before its idle background is measured.
+const SETTLE: Duration = Duration::from_secs(3);
+/// How long the idle background is measured.
+const IDLE_WINDOW: Duration = Duration::from_secs(6);
+
+/// What is done over and over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// One activity.
+    #[value(name = "A1")]
+    A1,
+    /// Start and result, no step.
+    #[value(name = "W1")]
+    W1,
+    /// Three activities in sequence.
+    #[value(name = "W2")]
+    W2,
+    /// 500 runs with a timer of 1 s, at once.
+    #[value(name = "W3")]
+    W3,
+    /// Start, one signal, result.
+    #[value(name = "W4")]
+    W4,
+    /// One run that takes 10 000 signals. The unit is a signal.
+    #[value(name = "W5")]
+    W5,
+    /// One run that takes signals from 16 senders all the time. The unit is a signal.
+    #[value(name = "signals16")]
+    Signals16,
+    /// Nothing. The unit is a second.
+    #[value(name = "idle")]
+    Idle,
+    /// The owner of shards is killed under load. The unit is a shard that changes hands. Separate services on Postgres only.
+    #[value(name = "takeover")]
+    Takeover,
+}
+
+impl Workload {
+    /// The name on the command line and in reports.
+    fn name(self) -> &'static str {
+        match self {
+            Self::A1 => "A1",
+            Self::W1 => "W1",
+            Self::W2 => "W2",
+            Self::W3 => "W3",
+            Self::W4 => "W4",
+            Self::W5 => "W5",
+            Self::Signals16 => "signals16",
+            Self::Idle => "idle",
+            Self::Takeover => "takeover",
+        }
+    }
+
+    /// Whether it is done at each of the concurrencies, or says itself how many do it.
+    fn varies(self) -> bool {
+        matches!(self, Self::A1 | Self::W1 | Self::W2 | Self::W4 | Self::W5)
+    }
+}
+
+/// How the engine is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Layout {
+    /// All services in one process (`harvest dev`).
+    Single,
+    /// A process per service.
+    Separate,
+}
+
+/// Where runs are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Store {
+    /// A Postgres server.
+    Postgres,
+    /// One SQLite file in the engine's process.
+    Embedded,
+}
+
+/// Measures what runs cost: time, CPU, commits, statements, WAL.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Bench {
+    #[command(subcommand)]
+    role: Option<Role>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What the benchmark starts itself as.
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// The worker that serves the benchmark's runs.
+    #[command(hide = true)]
+    Worker {
+        /// The frontend.
+        #[arg(long)]
+        address: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Options {
+    /// What to do, comma separated; default A1 and W1 to W5.
+    #[arg(long, value_enum, ignore_case = true, value_delimiter = ',', default_values = ["A1", "W1", "W2", "W3", "W4", "W5"])]
+    workload: Vec<Workload>,
+    /// How many clients do it at once, comma separated.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64], value_parser = clap::value_parser!(u32).range(1..=1024))]
+    concurrency: Vec<u32>,
+    /// For how long each is measured.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// One process, or one per service.
+    #[arg(long, value_enum, default_value = "single")]
+    services: Layout,
+    /// Where runs are kept.
+    #[arg(long, value_enum, default_value = "postgres")]
+    store: Store,
+    /// One JSON object a line instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Also show which statements were sent, and how often per run.
+    #[arg(long)]
+    explain: bool,
+    /// Shards of the store.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    shards: u32,
+    /// Processes of each service, when separate.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
+    copies: u32,
+    /// Signals of W5.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=20_000))]
+    signals: u64,
+    /// The maintenance database of a Postgres that nobody else uses, as a superuser; a database `harvest_bench` is made in it.
+    #[arg(long, env = "HARVEST_BENCH_POSTGRES_URL", hide_env_values = true)]
+    postgres: Option<String>,
+    /// A Redis; needed for separate services.
+    #[arg(long, env = "HARVEST_BENCH_REDIS_URL", hide_env_values = true)]
+    redis: Option<String>,
+    /// The process of that Redis, for its CPU.
+    #[arg(long, env = "HARVEST_BENCH_REDIS_PID")]
+    redis_pid: Option<u32>,
+    /// Logs of the processes and the store file; emptied first.
+    #[arg(long, default_value = ".harvest/bench")]
+    folder: PathBuf,
+}
+
+impl Bench {
+    /// Runs the workloads and prints their figures.
+    ///
+    /// # Errors
+    /// When a process does not start, a run fails, or something cannot be measured.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let shutdown = Shutdown::on_signals()?;
+        if let Some(Role::Worker { address }) = self.role {
+            return code::work(&address, shutdown).await;
+        }
+        self.options.check()?;
+        tokio::select! {
+            done = self.options.measure() => done,
+            () = shutdown.begun() => bail!("interrupted"),
+        }
+    }
+}
+
+impl Options {
+    fn check(&self) -> anyhow::Result<()> {
+        if self.store == Store::Postgres && self.postgres.is_none() {
+            bail!("--store postgres needs --postgres URL (`./x bench` starts one)");
+        }
+        if self.store == Store::Embedded && self.services == Layout::Separate {
+            bail!("--store embedded is one process: it does not go with --services separate");
+        }
+        if self.services == Layout::Separate && self.redis.is_none() {
+            bail!("--services separate needs --redis URL (`./x bench` starts one)");
+        }
+        if self.workload.contains(&Workload::Takeover) && self.services == Layout::Single {
+            bail!("takeover needs --services separate");
+        }
+        Ok(())
+    }
+
+    async fn measure(&self) -> anyhow::Result<()> {
+        let progress = Progress::new();
+        let mut probe = Probe::connect(self.postgres.as_deref().filter(|_| self.store == Store::Postgres), self.redis_pid).await?;
+        progress.step("starting the processes");
+        let mut fleet = Fleet::start(self.plan(probe.fresh_database("harvest_bench").await?)).await?;
+        probe.watch(fleet.processes());
+        let load = Load::new(fleet.address())?;
+        progress.step("waiting for the worker");
+        load.warm_up().await?;
+        progress.step("measuring the idle background");
+        let idle = probe.idle(SETTLE, IDLE_WINDOW).await?;
+        let mut report = Report::new(self.json, self.explain);
+        for &workload in &self.workload {
+            let clients: &[u32] = if workload.varies() { &self.concurrency } else { &[1] };
+            for &concurrency in clients {
+                let figures = self.one(workload, concurrency, &load, &mut fleet, &mut probe, &idle, &progress).await;
+                let figures = figures.with_context(|| format!("{} at concurrency {concurrency}; logs are in {}", workload.name(), self.folder.display()))?;
+                progress.suspend(|| report.add(figures))?;
+            }
+        }
+        progress.finish();
+        report.finish();
+        fleet.stop().await
+    }
+
+    fn plan(&self, database: Option<String>) -> Plan {
+        let histories = if self.workload.contains(&Workload::Takeover) { self.copies.max(2) } else { self.copies };
+        Plan {
+            layout: self.services,
+            database,
+            redis: self.redis.clone(),
+            shards: self.shards,
+            copies: self.copies,
+            histories,
+            folder: self.folder.clone(),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parts of one measurement
+    async fn one(
+        &self,
+        workload: Workload,
+        concurrency: u32,
+        load: &Load,
+        fleet: &mut Fleet,
+        probe: &mut Probe,
+        idle: &Rates,
+        progress: &Progress,
+    ) -> anyhow::Result<Figures> {
+        let span = Duration::from_secs(self.seconds);
+        match workload {
+            Workload::W3 => timers::measure(load, span, probe, idle, progress).await,
+            Workload::W5 => special::one_run(load, concurrency, self.signals, span, probe, idle, progress).await,
+            Workload::Signals16 => special::sustained(load, 16, span, probe, idle, progress).await,
+            Workload::Idle => special::idle(span, probe, progress).await,
+            Workload::Takeover => takeover::measure(load, fleet, probe, span, progress).await,
+            Workload::A1 | Workload::W1 | Workload::W2 | Workload::W4 => load::closed_loop(load, workload, concurrency, span, probe, idle, progress).await,
+        }
+    }
+}
