@@ -1,5 +1,7 @@
 //! The Redis bus against a private `redis-server` that is killed and started again.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 use harvest_fleet_config::{Bus as _, BusEvent, Message, RedisBus, Version};
 use harvest_runtime::SystemClock;
 use std::process::{Child, Command, Stdio};

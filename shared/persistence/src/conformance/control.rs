@@ -24,7 +24,9 @@ pub async fn members_come_and_expire(subject: &Subject) {
     members.sort();
     assert_eq!(members, [a.clone(), b.clone()]);
     let moved = Member { address: "http://elsewhere".into(), ..a.clone() };
-    directory.announce_member(&moved, LONG).await.expect("announced");
+    let mut members = directory.check_in(&moved, LONG).await.expect("checked in");
+    members.sort();
+    assert_eq!(members, [moved.clone(), b.clone()]);
     directory.announce_member(&b, NOTHING).await.expect("announced");
     assert_eq!(directory.members().await.expect("read"), [moved]);
     directory.remove_member("a").await.expect("removed");

@@ -50,6 +50,13 @@ impl DirectoryStore for PgStore {
         rows.iter().filter_map(|row| member(row).transpose()).collect()
     }
 
+    async fn check_in(&self, member: &Member, ttl_ms: u64) -> Result<Vec<Member>, StoreError> {
+        let query =
+            sqlx::query(include_str!("member/check_in.sql")).bind(&member.process_id).bind(member.service.as_str()).bind(&member.address).bind(millis(ttl_ms));
+        let rows = self.sessions.take().await?.fetch_all(query).await?;
+        rows.iter().filter_map(|row| self::member(row).transpose()).collect()
+    }
+
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
         let rows = self.sessions.take().await?.fetch_all(sqlx::query(include_str!("lease/list.sql"))).await?;
         rows.iter().map(lease).collect()
