@@ -26,6 +26,7 @@ use credits::Credits;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -52,6 +53,8 @@ pub(crate) struct WorkerShared {
     /// Tasks that are being run.
     pub(crate) tasks: TaskTracker,
     pub(crate) draining: AtomicBool,
+    /// True once a server has welcomed the worker.
+    pub(crate) welcomed: watch::Sender<bool>,
 }
 
 impl WorkerShared {
@@ -64,9 +67,25 @@ impl WorkerShared {
 pub struct Worker {
     registry: Arc<Registry>,
     config: WorkerConfig,
+    welcomed: watch::Sender<bool>,
 }
 
 impl Worker {
+    pub(crate) fn new(registry: Arc<Registry>, config: WorkerConfig) -> Self {
+        Self { registry, config, welcomed: watch::channel(false).0 }
+    }
+
+    /// Ready once a server has welcomed the running worker: from then on its workflow types can be started. Never ready when the worker
+    /// is not run or ends before that.
+    pub fn welcomed(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut welcomed = self.welcomed.subscribe();
+        async move {
+            if welcomed.wait_for(|welcomed| *welcomed).await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
+
     /// Serves until `shutdown` is ready, then takes no more tasks, gives back what it has not begun, and waits for what is running, at most
     /// [`WorkerConfig::with_shutdown_timeout`]; activities that still run then are aborted and go by their retry policy. Connections that
     /// fail are made again.
@@ -81,6 +100,7 @@ impl Worker {
             attempts: Attempts::default(),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
+            welcomed: self.welcomed,
             registry: self.registry,
             config: self.config,
             channels,

@@ -23,7 +23,9 @@ async fn main() -> anyhow::Result<()> {
     let worker =
         HarvestBuilder::new().workflows(workflows![hello]).activities(activities![greet]).worker(WorkerConfig::default().with_addresses([&address])).build()?;
     let client = Client::connect([&address])?;
+    let welcomed = worker.welcomed();
     let answer = async {
+        welcomed.await;
         let handle = client.start(&hello, StartOptions::new(workflow_id), "world".to_owned()).await?;
         println!("started {}", handle.execution_id());
         anyhow::Ok(handle.result().await?)

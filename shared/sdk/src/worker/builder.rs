@@ -122,7 +122,7 @@ impl HarvestBuilder {
             continue_as_new: self.advice,
             state: Arc::new(self.state),
         };
-        Ok(Worker { registry: Arc::new(registry), config: self.config })
+        Ok(Worker::new(Arc::new(registry), self.config))
     }
 }
 

@@ -97,6 +97,7 @@ async fn session(worker: &Arc<WorkerShared>, mut client: WorkerClient, worker_id
     let (mut stream, welcome) = opened?;
     tracing::info!(worker_id = welcome.worker_id, "the session is open");
     worker_id.clone_from(&welcome.worker_id);
+    worker.welcomed.send_replace(true);
     if welcome.announce_timeout_ms > 0 {
         worker.attempts.set_patience(Duration::from_millis(welcome.announce_timeout_ms));
     }
