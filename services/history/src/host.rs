@@ -1,9 +1,9 @@
 //! The shards of this process: opened and closed as the lease keeper says, found by those that call.
 
 use crate::fleet::Fleet;
+use crate::shard::ShardHandle;
 use crate::shard::actor::{ShardDeps, Stopper, open};
 use crate::shard::operation::Refusal;
-use crate::shard::ShardHandle;
 use async_trait::async_trait;
 use harvest_fleet_config::ConfigHandle;
 use harvest_ids::ShardId;

@@ -1,8 +1,8 @@
 //! An attempt of an activity ends or reports progress.
 
-use crate::reply::malformed;
 use super::workflow_task::input;
 use super::{Api, request, unexpected};
+use crate::reply::malformed;
 use crate::shard::operation::Answer;
 use harvest_proto::internal::v1::{CloseActivityCall, HeartbeatCall};
 use harvest_proto::v1::{CloseActivityResponse, HeartbeatResponse};

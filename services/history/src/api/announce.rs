@@ -1,7 +1,7 @@
 //! A worker session says which attempts it is running.
 
-use crate::reply::malformed;
 use super::{Api, unexpected};
+use crate::reply::malformed;
 use crate::shard::operation::{Answer, Operation};
 use harvest_ids::WorkerId;
 use harvest_proto::internal::v1::AnnounceCall;
@@ -19,10 +19,9 @@ pub(super) async fn announce(api: &Api, call: AnnounceCall) -> Result<AnnounceRe
     let worker_id = WorkerId::new(&call.worker_id).map_err(|error| Error::invalid("worker_id", error))?;
     let tokens = call.task_tokens.iter().map(|bytes| token::decode(bytes)).collect::<Result<Vec<_>, _>>().map_err(malformed)?;
     match api.call(call.shard_id, Operation::Announce { worker_id, tokens }).await? {
-        Answer::Announced { cancel_requested, lost } => Ok(AnnounceReply {
-            cancel_requested: cancel_requested.iter().map(token::encode).collect(),
-            lost: lost.iter().map(token::encode).collect(),
-        }),
+        Answer::Announced { cancel_requested, lost } => {
+            Ok(AnnounceReply { cancel_requested: cancel_requested.iter().map(token::encode).collect(), lost: lost.iter().map(token::encode).collect() })
+        }
         other => Err(unexpected(&other)),
     }
 }

@@ -1,7 +1,7 @@
 //! Messages from runs of another shard arrive.
 
-use crate::reply::malformed;
 use super::Api;
+use crate::reply::malformed;
 use crate::shard::operation::{Operation, Refusal};
 use harvest_ids::ShardId;
 use harvest_proto::internal::v1::{DeliverMessagesCall, DeliverMessagesReply};

@@ -1,7 +1,7 @@
 //! A run is asked to cancel itself, or is ended.
 
-use crate::reply::malformed;
 use super::{Api, request, target, unexpected};
+use crate::reply::malformed;
 use crate::shard::operation::{Answer, Operation};
 use harvest_proto::internal::v1::{CancelWorkflowCall, TerminateWorkflowCall};
 use harvest_proto::v1::{CancelWorkflowResponse, TerminateWorkflowResponse};

@@ -1,7 +1,7 @@
 //! Events of a run, by pages.
 
-use crate::reply::malformed;
 use super::{Api, request, target};
+use crate::reply::malformed;
 use crate::shard::operation::Refusal;
 use harvest_ids::{EventId, ExecutionId, ShardId};
 use harvest_proto::internal::v1::GetHistoryCall;

@@ -1,7 +1,7 @@
 //! The outcome of a chain, waiting for it.
 
-use crate::reply::malformed;
 use super::{Api, request, target, unexpected};
+use crate::reply::malformed;
 use crate::shard::operation::{Answer, ClosedView, Operation, Refusal, Target};
 use harvest_ids::ShardId;
 use harvest_proto::internal::v1::GetResultCall;

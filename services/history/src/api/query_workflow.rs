@@ -1,7 +1,7 @@
 //! Workflow code is asked, and answers.
 
-use crate::reply::malformed;
 use super::{Api, request, target, unexpected};
+use crate::reply::malformed;
 use crate::shard::operation::{Answer, Operation};
 use harvest_ids::{DurationMs, WorkerId};
 use harvest_proto::internal::v1::{AnswerQueryCall, QueryWorkflowCall};

@@ -1,7 +1,7 @@
 //! A signal arrives.
 
-use crate::reply::malformed;
 use super::{Api, request, target, unexpected};
+use crate::reply::malformed;
 use crate::shard::operation::{Answer, Operation};
 use harvest_proto::internal::v1::SignalWorkflowCall;
 use harvest_proto::v1::SignalWorkflowResponse;

@@ -1,7 +1,7 @@
 //! A run starts.
 
-use crate::reply::malformed;
 use super::{Api, request, unexpected};
+use crate::reply::malformed;
 use crate::shard::operation::{Answer, BusinessKey, Operation, StartOperation};
 use harvest_proto::internal::v1::StartWorkflowCall;
 use harvest_proto::v1::StartWorkflowResponse;

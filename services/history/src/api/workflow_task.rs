@@ -1,7 +1,7 @@
 //! A worker answers a workflow task.
 
-use crate::reply::malformed;
 use super::{Api, request, unexpected};
+use crate::reply::malformed;
 use crate::shard::operation::{Answer, Operation, Target};
 use harvest_proto::internal::v1::{CompleteWorkflowTaskCall, FailWorkflowTaskCall};
 use harvest_proto::v1::{CompleteWorkflowTaskResponse, FailWorkflowTaskResponse};

@@ -48,9 +48,7 @@ async fn run(mut announcements: mpsc::Receiver<Announcement>, directory: Directo
         }
         let mut by_shard: BTreeMap<ShardId, Vec<Deadline>> = BTreeMap::new();
         for (shard_id, deadlines) in batch.drain(..) {
-            let deadlines = deadlines
-                .into_iter()
-                .map(|(id, at)| Deadline { execution_id: id.as_uuid().as_bytes().to_vec().into(), due_at_ms: at.as_millis() });
+            let deadlines = deadlines.into_iter().map(|(id, at)| Deadline { execution_id: id.as_uuid().as_bytes().to_vec().into(), due_at_ms: at.as_millis() });
             by_shard.entry(shard_id).or_default().extend(deadlines);
         }
         for (shard_id, deadlines) in by_shard {

@@ -2,6 +2,7 @@
 
 use super::batch::{InFlight, OpenBatch, Riding, respond};
 use super::cache::Cache;
+use super::commit::LostStart;
 use super::liveness::{Liveness, SWEEP_EVERY};
 use super::neighbours::Neighbours;
 use super::operation::{BusinessKey, Refusal};
@@ -18,13 +19,17 @@ use harvest_persistence::store::{BacklogQueue, Fence, ShardStore, ShardWriter, S
 use harvest_runtime::{Clock, IdSource};
 use harvest_workflow_core::limits::Limits;
 use harvest_workflow_core::state::Status;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// A deadline within this span is announced to the timer scanner at once; its scan finds the others in time.
 pub(crate) const NEAR: Duration = Duration::from_secs(15);
+
+/// Most operations that wait inside the loop: for their run to be loaded, or with an answer that waits for a commit that is away or a
+/// look at the epoch. Beyond it the inbox fills, and what does not fit there is refused.
+pub(crate) const MAX_PARKED: usize = 10_000;
 
 /// What a shard needs.
 #[derive(Clone)]
@@ -101,11 +106,18 @@ pub(crate) struct Actor {
     /// Absent while a batch is with the store or its outcome is being settled.
     pub(crate) writer: Option<Box<dyn ShardWriter>>,
     pub(crate) committed: u64,
-    pub(crate) loading: HashMap<ExecutionId, Vec<Envelope>>,
-    pub(crate) finding: HashMap<BusinessKey, Vec<Envelope>>,
+    /// Operations whose run, or whose key's run, is being read; how many there are is in `parked`.
+    pub(crate) loading: BTreeMap<ExecutionId, Vec<Envelope>>,
+    pub(crate) finding: BTreeMap<BusinessKey, Vec<Envelope>>,
+    pub(crate) parked: usize,
+    /// Operations whose run has been read. They go on as the open batch has room, before anything new.
+    pub(crate) resumed: VecDeque<(ExecutionId, Envelope)>,
     pub(crate) clean: Vec<Riding>,
     pub(crate) checking: bool,
-    pub(crate) waiters: HashMap<ExecutionId, Vec<Envelope>>,
+    /// The outcome of a commit is being settled, which raises our own epoch.
+    pub(crate) settling: bool,
+    pub(crate) waiters: BTreeMap<ExecutionId, Vec<Envelope>>,
+    pub(crate) waiting_results: usize,
     pub(crate) ready: Ready,
     pub(crate) held: Vec<BacklogQueue>,
     pub(crate) outbox: Outbox,
@@ -115,11 +127,14 @@ pub(crate) struct Actor {
     pub(crate) volatile: BTreeSet<(Timestamp, ExecutionId)>,
     /// Operations of a poisoned batch, decided again one by one.
     pub(crate) solo: VecDeque<Envelope>,
+    /// Starts of tasks that workers have and that were undone with a poisoned batch: done again as soon as their runs are loaded.
+    pub(crate) lost_starts: BTreeMap<ExecutionId, Vec<LostStart>>,
     pub(crate) last_now: Timestamp,
     pub(crate) dispatches: u64,
     pub(crate) next_task_sequence: i64,
     pub(crate) next_outbox_sequence: i64,
     pub(crate) work: FuturesUnordered<BoxFuture<'static, Happening>>,
+    pub(crate) stopping: bool,
     pub(crate) lost: bool,
 }
 
@@ -161,11 +176,15 @@ pub async fn open(shard_id: ShardId, deps: ShardDeps) -> Result<(ShardHandle, St
         in_flight: None,
         writer: Some(writer),
         committed: fence.batch_seq,
-        loading: HashMap::new(),
-        finding: HashMap::new(),
+        loading: BTreeMap::new(),
+        finding: BTreeMap::new(),
+        parked: 0,
+        resumed: VecDeque::new(),
         clean: Vec::new(),
         checking: false,
-        waiters: HashMap::new(),
+        settling: false,
+        waiters: BTreeMap::new(),
+        waiting_results: 0,
         ready: Ready::default(),
         held: Vec::new(),
         outbox: Outbox::default(),
@@ -173,11 +192,13 @@ pub async fn open(shard_id: ShardId, deps: ShardDeps) -> Result<(ShardHandle, St
         queries: Queries::default(),
         volatile: BTreeSet::new(),
         solo: VecDeque::new(),
+        lost_starts: BTreeMap::new(),
         last_now: Timestamp::default(),
         dispatches: 0,
         next_task_sequence: recovery.last_task_sequence + 1,
         next_outbox_sequence: recovery.last_outbox_sequence + 1,
         work: FuturesUnordered::new(),
+        stopping: false,
         lost: false,
         deps,
     };
@@ -213,30 +234,23 @@ impl Actor {
         let mut config_lives = true;
         let clock = self.deps.clock.clone();
         let mut next_sweep = clock.monotonic() + SWEEP_EVERY;
-        let mut stop_asked = false;
         loop {
             self.advance();
-            if self.lost || (stop_asked && self.is_idle()) {
+            if self.lost || (self.stopping && self.is_idle()) {
                 break;
             }
-            let accepts = !stop_asked && self.accepts();
+            let accepts = !self.stopping && self.accepts();
             let nap = self.nap(next_sweep);
             tokio::select! {
                 biased;
                 Some(happening) = self.work.next(), if !self.work.is_empty() => self.happened(happening),
-                _ = &mut stopping, if !stop_asked => {
-                    stop_asked = true;
-                    self.stop_asked();
-                }
+                _ = &mut stopping, if !self.stopping => self.stop_asked(),
                 envelope = inbox.recv(), if accepts => match envelope {
                     Some(envelope) => {
                         self.take(envelope);
                         self.take_more(&mut inbox);
                     }
-                    None => {
-                        stop_asked = true;
-                        self.stop_asked();
-                    }
+                    None => self.stop_asked(),
                 },
                 changed = config.changed(), if config_lives => match changed {
                     Ok(()) => self.configure(config.borrow_and_update().clone()),
@@ -267,27 +281,45 @@ impl Actor {
     }
 
     fn accepts(&self) -> bool {
-        self.solo.is_empty() && !self.open.is_full()
+        let waiting = self.parked + self.clean.len() + self.in_flight.as_ref().map_or(0, |in_flight| in_flight.riding.len());
+        self.solo.is_empty() && self.resumed.is_empty() && !self.open.is_full() && waiting < MAX_PARKED
     }
 
     fn is_idle(&self) -> bool {
-        self.in_flight.is_none() && !self.open.has_writes() && self.open.riding.is_empty() && self.clean.is_empty() && !self.checking && self.solo.is_empty()
+        let written = self.in_flight.is_none() && !self.open.has_writes() && self.open.riding.is_empty();
+        written && self.clean.is_empty() && !self.checking && self.solo.is_empty() && self.resumed.is_empty()
     }
 
     fn nap(&self, next_sweep: Duration) -> Duration {
-        let sweep = next_sweep.saturating_sub(self.deps.clock.monotonic());
+        let now = self.deps.clock.monotonic();
         let volatile = self.volatile.first().map(|(at, _)| at.since(self.deps.clock.now()));
-        volatile.map_or(sweep, |volatile| volatile.min(sweep))
+        let delivery = self.outbox.next_try(now).map(|at| at.saturating_sub(now));
+        [volatile, delivery].into_iter().flatten().fold(next_sweep.saturating_sub(now), Duration::min)
     }
 
     /// Starts whatever can be started: the next batch, epoch checks, offers, deliveries, pages.
     fn advance(&mut self) {
         self.next_solo();
+        self.resume();
+        if self.stopping {
+            // What is only in memory becomes durable, so that the next owner knows which tasks are with a worker.
+            self.save_unsaved(usize::MAX);
+        }
         self.send_batch();
+        self.resume();
         self.check_epoch();
         self.pay_acknowledgement();
         self.offer();
         self.deliver();
+    }
+
+    /// Operations whose run has been read go on, as far as the open batch has room.
+    fn resume(&mut self) {
+        while !self.open.is_full()
+            && let Some((id, envelope)) = self.resumed.pop_front()
+        {
+            self.with_run(id, envelope);
+        }
     }
 
     pub(crate) fn spawn(&mut self, future: impl Future<Output = Happening> + Send + 'static) {
@@ -305,11 +337,7 @@ impl Actor {
             return;
         }
         self.config = config;
-        let after = if self.open.has_writes() {
-            self.sealed_batch() + 1
-        } else {
-            self.sealed_batch()
-        };
+        let after = if self.open.has_writes() { self.sealed_batch() + 1 } else { self.sealed_batch() };
         self.owed_acknowledgement = Some((after, self.config.version));
     }
 
@@ -329,7 +357,7 @@ impl Actor {
 
     /// Sends the answers that changed nothing once one look at the epoch has shown that the shard is still ours.
     fn check_epoch(&mut self) {
-        if self.checking || self.clean.is_empty() {
+        if self.checking || self.settling || self.clean.is_empty() {
             return;
         }
         self.checking = true;
@@ -354,10 +382,8 @@ impl Actor {
         match answer {
             // Settling an unknown commit raises our own epoch: ours are all from the first on, up to the one we hold.
             Ok(epoch) if epoch >= self.first_epoch && epoch <= self.epoch => riding.into_iter().for_each(Riding::release),
-            Ok(_) if self.writer.is_none() => {
-                // A commit is being settled, which may just have raised the epoch for us: look again when that is known.
-                self.clean.extend(riding);
-            }
+            // Settling may just have raised the epoch for us: looked at again when that is known.
+            Ok(_) if self.settling => self.clean.extend(riding),
             Ok(_) => {
                 self.refuse(riding, &Refusal::NotOwner);
                 self.lose();
@@ -379,18 +405,28 @@ impl Actor {
         }
     }
 
+    /// Nothing more is decided for callers; what is decided is written.
     fn stop_asked(&mut self) {
-        // What is only in memory becomes durable, so that the next owner knows which tasks are with a worker.
-        let unsaved: Vec<_> = self.cache.runs().filter(|run| run.has_unsaved()).map(|run| run.execution_id).collect();
-        self.open.touched.extend(unsaved);
+        self.stopping = true;
+        self.refuse_parked();
+    }
+
+    /// Operations that wait for their run are left to the next owner.
+    fn refuse_parked(&mut self) {
+        let loading = std::mem::take(&mut self.loading).into_values().flatten();
+        let finding = std::mem::take(&mut self.finding).into_values().flatten();
+        let resumed = std::mem::take(&mut self.resumed).into_iter().map(|(_, envelope)| envelope);
+        for envelope in loading.chain(finding).chain(resumed) {
+            respond(envelope.responder, Err(Refusal::NotOwner));
+        }
+        self.parked = 0;
     }
 
     fn refuse_everything(&mut self, inbox: &mut mpsc::Receiver<Envelope>) {
         self.queries.drain();
+        self.refuse_parked();
         let mut envelopes: Vec<Envelope> = self.solo.drain(..).collect();
-        envelopes.extend(self.loading.drain().flat_map(|(_, parked)| parked));
-        envelopes.extend(self.finding.drain().flat_map(|(_, parked)| parked));
-        envelopes.extend(self.waiters.drain().flat_map(|(_, parked)| parked));
+        envelopes.extend(std::mem::take(&mut self.waiters).into_values().flatten());
         while let Ok(envelope) = inbox.try_recv() {
             envelopes.push(envelope);
         }

@@ -93,7 +93,8 @@ impl Cache {
         self.runs.len() > self.capacity
     }
 
+    /// All runs, least recently used first.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
-        self.runs.values()
+        self.order.values().filter_map(|id| self.runs.get(id))
     }
 }

@@ -1,13 +1,16 @@
 //! The way of a batch: sealed, with the store, committed, lost, poisoned or unknown; and what a commit sets off.
 
 use super::actor::{Actor, Happening, NEAR, PAGE};
-use super::batch::{InFlight, MAX_DECISIONS, OpenBatch, Riding, respond};
-use super::operation::Refusal;
-use harvest_ids::Timestamp;
+use super::batch::{InFlight, OpenBatch, Riding, respond};
+use super::operation::{Answer, Operation, Refusal};
+use harvest_ids::{ActivityId, Epoch, ExecutionId, Timestamp};
 use harvest_persistence::batch::{Batch, BatchId};
 use harvest_persistence::error::{CommitError, StoreError};
 use harvest_persistence::store::{Fence, ShardWriter};
 use harvest_runtime::{crash, metrics};
+use harvest_workflow_core::input::Input;
+use harvest_workflow_core::record::{Control, Dispatch, Record, WorkflowTaskFailure};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Between two tries to reach a store that is away.
@@ -114,6 +117,7 @@ impl Actor {
     /// Finds out whether the batch in flight has landed, by raising the epoch: that waits for the old statement.
     fn settle(&mut self) {
         let Some(in_flight) = &self.in_flight else { return };
+        self.settling = true;
         let (store, clock, id) = (self.deps.store.clone(), self.deps.clock.clone(), in_flight.id);
         self.spawn(async move {
             loop {
@@ -133,6 +137,7 @@ impl Actor {
             self.lose();
             return;
         };
+        self.settling = false;
         self.epoch = fence.epoch;
         in_flight.id.epoch = fence.epoch;
         let landed = fence.batch_seq == in_flight.id.batch_seq;
@@ -179,7 +184,13 @@ impl Actor {
             if let Some(run) = self.cache.peek(sealed.execution_id) {
                 run.count(&sealed.facts, now);
             }
-            sealed.ready.iter().for_each(|row| self.ready.add(row));
+            for row in &sealed.ready {
+                // A task that was ready before, too, may have been taken while the batch was away.
+                let run = self.cache.peek(sealed.execution_id);
+                if run.and_then(|run| run.state.task(row.task.key)).is_some_and(|task| task.started.is_none()) {
+                    self.ready.add(row);
+                }
+            }
             if let Some(due_at) = sealed.due_at
                 && due_at <= horizon
             {
@@ -203,41 +214,117 @@ impl Actor {
     /// by one, so that the offender alone gets the error.
     fn poisoned(&mut self, message: &str) {
         let Some(in_flight) = self.in_flight.take() else { return };
-        let alone = in_flight.sealed.len() <= 1 && in_flight.riding.len() <= 1;
         let open = std::mem::take(&mut self.open);
-        for execution_id in in_flight.sealed.iter().map(|sealed| sealed.execution_id).chain(open.touched) {
-            self.cache.forget(execution_id);
-        }
-        self.open.delivered = in_flight.batch.outbox_gone;
-        self.open.delivered.extend(open.delivered);
-        let mut again: Vec<Riding> = Vec::new();
-        if alone {
-            tracing::error!(shard = self.shard_id.0, run = ?in_flight.sealed.first().map(|sealed| sealed.execution_id), message, "a decision is poisoned");
-            for riding in in_flight.riding {
-                respond(riding.envelope.responder, Err(Refusal::Poisoned(message.to_owned())));
-            }
-        } else {
+        self.undo(&in_flight, &open);
+        self.open.delivered = open.delivered;
+        let mut again = in_flight.riding;
+        if again.len() > 1 {
             tracing::warn!(shard = self.shard_id.0, message, "a batch is poisoned; its decisions are made again one by one");
-            again.extend(in_flight.riding);
+            self.open.delivered.extend(in_flight.batch.outbox_gone);
+        } else {
+            let run = in_flight.sealed.first().map(|sealed| sealed.execution_id);
+            tracing::error!(shard = self.shard_id.0, ?run, message, "a decision is poisoned");
+            if run.is_some() {
+                self.open.delivered.extend(in_flight.batch.outbox_gone); // otherwise they were all that the batch held
+            }
+            again.drain(..).for_each(|offender| self.refuse_poisoned(offender, message));
         }
         again.extend(open.riding);
-        // Those that were undone come before those that were still waiting for their turn.
+        // Those that were undone come before those that were still waiting for their turn, and these before those not yet decided.
         for riding in again.into_iter().rev() {
             self.solo.push_front(riding.envelope);
         }
+        let undecided = std::mem::take(&mut self.resumed);
+        self.solo.extend(undecided.into_iter().map(|(_, envelope)| envelope));
+        let incomplete: Vec<ExecutionId> = self.lost_starts.keys().copied().collect();
+        for id in incomplete {
+            self.load(id);
+        }
+    }
+
+    /// Forgets the runs of two batches, but not which of their tasks workers have.
+    fn undo(&mut self, in_flight: &InFlight, open: &OpenBatch) {
+        // A start whose answer rides was told nobody: the task is taken again when the taking is decided again.
+        let untold: BTreeSet<(Epoch, u64)> = in_flight.riding.iter().chain(&open.riding).filter_map(dispatch_of).collect();
+        let mut starts: Vec<(ExecutionId, LostStart)> = Vec::new();
+        for row in &in_flight.batch.history {
+            let records = harvest_wire::records::decode(&row.records).expect("what was encoded here decodes");
+            starts.extend(records.iter().filter_map(start_of).map(|start| (row.execution_id, start)));
+        }
+        let undone: BTreeSet<ExecutionId> = in_flight.sealed.iter().map(|sealed| sealed.execution_id).chain(open.touched.iter().copied()).collect();
+        for id in undone {
+            let unsaved = self.cache.peek(id).map(|run| run.unsaved()).unwrap_or_default();
+            starts.extend(unsaved.iter().filter_map(start_of).map(|start| (id, start)));
+            self.cache.forget(id);
+        }
+        for (id, start) in starts {
+            if !untold.contains(&(start.dispatch.epoch, start.dispatch.sequence)) {
+                self.lost_starts.entry(id).or_default().push(start);
+            }
+        }
+    }
+
+    /// The workflow task of a decision that cannot be stored fails, visibly, and is tried again with growing delays.
+    fn refuse_poisoned(&mut self, offender: Riding, message: &str) {
+        if let Operation::Input { input: Input::CompleteWorkflowTask(complete), .. } = &offender.envelope.operation {
+            let (token, worker_id) = (complete.token.clone(), complete.worker_id.clone());
+            let cause = WorkflowTaskFailure::WorkerError { message: format!("the store refuses the decision's data: {message}") };
+            self.tell(token.execution_id, Input::FailWorkflowTask { token, worker_id, cause });
+        }
+        respond(offender.envelope.responder, Err(Refusal::Poisoned(message.to_owned())));
+    }
+
+    /// A run that was undone is loaded: starts that workers know of are done again, in memory as before.
+    pub(crate) fn restart_tasks(&mut self, id: ExecutionId) {
+        for LostStart { activity_id, dispatch } in self.lost_starts.remove(&id).unwrap_or_default() {
+            let input = match activity_id {
+                None => Input::StartWorkflowTask { dispatch },
+                Some(activity_id) => Input::StartActivity { activity_id, dispatch },
+            };
+            if let Err(reject) = self.decide(id, &input, true) {
+                tracing::debug!(run = %id, %reject, "a start that was undone is not needed again");
+            }
+        }
+        self.note_volatile_deadline(id);
     }
 
     /// Decides the next operation of a poisoned batch once the one before it is through.
     pub(crate) fn next_solo(&mut self) {
-        let busy = self.in_flight.is_some() || self.open.has_writes() || !self.loading.is_empty() || !self.finding.is_empty();
+        let busy = self.in_flight.is_some() || self.open.has_writes() || self.parked > 0 || !self.loading.is_empty() || !self.resumed.is_empty();
         if !busy && let Some(envelope) = self.solo.pop_front() {
             self.take(envelope);
         }
     }
 
-    /// Makes room: starts of tasks that are only in memory keep their runs there until they are saved.
-    pub(crate) fn save_some_unsaved(&mut self) {
-        let unsaved: Vec<_> = self.cache.runs().filter(|run| run.has_unsaved()).map(|run| run.execution_id).take(MAX_DECISIONS).collect();
+    /// Writes starts of tasks that are only in memory, of so many runs.
+    pub(crate) fn save_unsaved(&mut self, most: usize) {
+        let unsaved = self.cache.runs().filter(|run| run.has_unsaved()).map(|run| run.execution_id).take(most);
         self.open.touched.extend(unsaved);
     }
+}
+
+/// A start that a worker was told of and that no commit holds yet.
+#[derive(Debug)]
+pub(crate) struct LostStart {
+    activity_id: Option<ActivityId>,
+    dispatch: Dispatch,
+}
+
+fn start_of(record: &Record) -> Option<LostStart> {
+    match record {
+        Record::Control(Control::WorkflowTaskStarted { dispatch, .. }) => Some(LostStart { activity_id: None, dispatch: dispatch.clone() }),
+        Record::Control(Control::ActivityAttemptStarted { activity_id, dispatch, .. }) => {
+            Some(LostStart { activity_id: Some(*activity_id), dispatch: dispatch.clone() })
+        }
+        Record::Control(_) | Record::Event(_) => None,
+    }
+}
+
+fn dispatch_of(riding: &Riding) -> Option<(Epoch, u64)> {
+    let token = match riding.answer.as_ref().ok()? {
+        Answer::WorkflowTask(task) => &task.token,
+        Answer::ActivityTask(task) => &task.token,
+        _ => return None,
+    };
+    Some((token.dispatch.epoch, token.dispatch.sequence))
 }

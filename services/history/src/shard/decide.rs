@@ -51,6 +51,7 @@ impl Actor {
     /// Goes on with the run that answers for a key, or without one when there is none.
     fn with_key(&mut self, key: BusinessKey, envelope: Envelope) {
         if let Some(parked) = self.finding.get_mut(&key) {
+            self.parked += 1;
             parked.push(envelope);
             return;
         }
@@ -59,6 +60,7 @@ impl Actor {
             return;
         }
         let (store, shard_id) = (self.deps.store.clone(), self.shard_id);
+        self.parked += 1;
         self.finding.insert(key.clone(), vec![envelope]);
         self.spawn(async move {
             let found = store.find_run(shard_id, &key.namespace, &key.workflow_type, &key.workflow_id).await;
@@ -68,6 +70,7 @@ impl Actor {
 
     pub(crate) fn found(&mut self, key: BusinessKey, found: Result<Option<(ExecutionId, Status)>, StoreError>) {
         let parked = self.finding.remove(&key).unwrap_or_default();
+        self.parked -= parked.len();
         let found = match found {
             Ok(found) => found.map(|(id, _)| id),
             Err(error) => {
@@ -83,7 +86,7 @@ impl Actor {
         }
         for envelope in parked {
             match self.cache.key(&key) {
-                Some(id) => self.with_run(id, envelope),
+                Some(id) => self.resumed.push_back((id, envelope)),
                 None => self.without_run(envelope),
             }
         }
@@ -91,19 +94,26 @@ impl Actor {
 
     /// Goes on with a run, loading it first when it is not in memory (once, however many wait for it).
     pub(crate) fn with_run(&mut self, id: ExecutionId, envelope: Envelope) {
-        if let Some(parked) = self.loading.get_mut(&id) {
-            parked.push(envelope);
-        } else if self.cache.contains(id) {
+        if self.cache.contains(id) && !self.loading.contains_key(&id) {
             self.on_run(id, envelope);
         } else {
+            self.parked += 1;
+            self.load(id).push(envelope);
+        }
+    }
+
+    /// Loads a run unless that is under way. Returns the operations that wait for it.
+    pub(crate) fn load(&mut self, id: ExecutionId) -> &mut Vec<Envelope> {
+        if !self.loading.contains_key(&id) {
             let (store, shard_id) = (self.deps.store.clone(), self.shard_id);
-            self.loading.insert(id, vec![envelope]);
             self.spawn(async move { Happening::Loaded(id, store.load_run(shard_id, id).await) });
         }
+        self.loading.entry(id).or_default()
     }
 
     pub(crate) fn loaded(&mut self, id: ExecutionId, stored: Result<Option<StoredRun>, StoreError>) {
         let parked = self.loading.remove(&id).unwrap_or_default();
+        self.parked -= parked.len();
         let run = match stored {
             Ok(Some(stored)) => Run::load(stored).map(Some).map_err(|error| Refusal::Corrupt(error.to_string())),
             Ok(None) => Ok(None),
@@ -118,10 +128,11 @@ impl Actor {
                 if !self.cache.contains(id) {
                     self.cache.insert(run);
                 }
-                parked.into_iter().for_each(|envelope| self.on_run(id, envelope));
+                self.restart_tasks(id);
+                self.resumed.extend(parked.into_iter().map(|envelope| (id, envelope)));
             }
             // It may have been started while the store was being read.
-            Ok(None) if self.cache.contains(id) => parked.into_iter().for_each(|envelope| self.on_run(id, envelope)),
+            Ok(None) if self.cache.contains(id) => self.resumed.extend(parked.into_iter().map(|envelope| (id, envelope))),
             Ok(None) => parked.into_iter().for_each(|envelope| self.without_run(envelope)),
             Err(refusal) => parked.into_iter().for_each(|envelope| respond(envelope.responder, Err(refusal.clone()))),
         }
@@ -292,21 +303,21 @@ impl Actor {
         self.ride(Some(id), envelope, answer);
     }
 
-    fn input(&mut self, id: ExecutionId, envelope: Envelope) {
+    fn input(&mut self, mut id: ExecutionId, envelope: Envelope) {
         let Operation::Input { input, follow_chain, .. } = &envelope.operation else { return };
-        let follow_chain = *follow_chain;
-        let reply = self.decide(id, input, false);
-        if let Err(Reject::Closed { continued_as: Some(next), .. }) = &reply
-            && follow_chain
+        let mut reply = self.decide(id, input, false);
+        while let Err(Reject::Closed { continued_as: Some(next), .. }) = reply
+            && *follow_chain
         {
-            let next = *next;
-            self.with_run(next, envelope);
-            return;
+            if !self.cache.contains(next) {
+                self.with_run(next, envelope);
+                return;
+            }
+            id = next;
+            reply = self.decide(id, input, false);
         }
-        if let (Ok(_), Input::CloseActivity { token, .. }) = (&reply, input)
-            && let Some(activity_id) = token.activity_id
-        {
-            self.liveness.ended(id, activity_id);
+        if reply.is_ok() {
+            self.note_sign_of_life(id, input);
         }
         if *input == Input::Wake {
             self.keep_armed(id);
@@ -373,12 +384,20 @@ impl Actor {
         }
         let MessageBody::StartChild { parent, .. } = &message.body else { return };
         let Some(holder) = self.cache.peek(id) else { return };
+        if self.cache.contains(message.target) {
+            // Another delivery of the same message has just started it.
+            self.with_run(message.target, envelope);
+            return;
+        }
         if !holder.state.is_open() {
             let key = holder.key.clone();
             self.start_child(message, key, envelope);
             return;
         }
-        let failure = Failure::engine("ChildAlreadyRunning", format!("workflow {} of type {} is open already (run {id})", holder.key.workflow_id, holder.key.workflow_type));
+        let failure = Failure::engine(
+            "ChildAlreadyRunning",
+            format!("workflow {} of type {} is open already (run {id})", holder.key.workflow_id, holder.key.workflow_type),
+        );
         let refused = MessageBody::ChildStartRefused { initiated: parent.initiated, failure };
         self.post(&Message { source: message.target, target: message.source, body: refused });
         self.open.riding.push(Riding { envelope, answer: Ok(Answer::Gone) });

@@ -68,7 +68,12 @@ impl Liveness {
             }
             return Vec::new();
         }
-        let lost: Vec<_> = self.seen.iter().filter(|(_, seen)| now.saturating_sub(seen.at) >= LOST_AFTER).map(|((run, activity), seen)| (*run, *activity, seen.attempt)).collect();
+        let lost: Vec<_> = self
+            .seen
+            .iter()
+            .filter(|(_, seen)| now.saturating_sub(seen.at) >= LOST_AFTER)
+            .map(|((run, activity), seen)| (*run, *activity, seen.attempt))
+            .collect();
         for (run, activity, _) in &lost {
             self.seen.remove(&(*run, *activity));
         }

@@ -1,6 +1,8 @@
 //! What a shard can be asked, and what it answers.
 
-use harvest_ids::{ActivityId, Attempt, DurationMs, EventId, ExecutionId, Namespace, QueryName, RequestId, TaskQueue, Timestamp, WorkerId, WorkflowId, WorkflowType};
+use harvest_ids::{
+    ActivityId, Attempt, DurationMs, EventId, ExecutionId, Namespace, QueryName, RequestId, TaskQueue, Timestamp, WorkerId, WorkflowId, WorkflowType,
+};
 use harvest_workflow_core::decision::Reject;
 use harvest_workflow_core::event::{ActivityScheduled, Event};
 use harvest_workflow_core::input::{Input, TaskToken};
@@ -25,7 +27,7 @@ pub enum Target {
 }
 
 /// What is unique among open runs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BusinessKey {
     /// Tenant.
     pub namespace: Namespace,

@@ -25,6 +25,8 @@ pub(crate) struct Outbox {
     waiting: usize,
     /// Messages above this sequence may be in the store only.
     spilled_after: Option<i64>,
+    /// Everything up to here came by a page: what a commit brings of it later is here already.
+    read_to: i64,
     /// A message was left to the store while a page was being read: the page may have missed it.
     missed: bool,
     reading: bool,
@@ -33,6 +35,9 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// A committed message waits for delivery.
     pub(crate) fn add(&mut self, target: ShardId, row: OutboxRow) {
+        if row.sequence <= self.read_to {
+            return; // the page was read between the commit and its answer
+        }
         if self.spilled_after.is_some() {
             self.missed |= self.reading;
             return; // the store's pages bring it, in order
@@ -69,8 +74,14 @@ impl Outbox {
         let read_to = rows.last().map_or(self.spilled_after, |(_, row)| Some(row.sequence));
         self.spilled_after = if rows.len() < asked_for && !self.missed { None } else { read_to };
         for (target, row) in rows {
+            self.read_to = row.sequence;
             self.push(target, row);
         }
+    }
+
+    /// When the next delivery to a target that could not be reached is tried.
+    pub(crate) fn next_try(&self, now: Duration) -> Option<Duration> {
+        self.lanes.values().filter(|lane| lane.in_delivery == 0).filter_map(|lane| lane.not_before).filter(|at| *at > now).min()
     }
 
     /// Deliveries to start now: one at a time per target.

@@ -5,7 +5,7 @@ use super::batch::respond;
 use super::operation::{Answer, Refusal};
 use harvest_ids::{ExecutionId, QueryName, WorkerId};
 use harvest_workflow_core::payload::Payload;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Most queries that wait at a time on one shard.
@@ -26,7 +26,7 @@ pub(crate) struct WaitingQuery {
 /// Waiting queries of a shard by number.
 #[derive(Debug, Default)]
 pub(crate) struct Queries {
-    waiting: HashMap<u64, WaitingQuery>,
+    waiting: BTreeMap<u64, WaitingQuery>,
 }
 
 impl Queries {
@@ -61,7 +61,8 @@ impl Queries {
 
     /// Ends queries whose time is over or whose caller has gone.
     pub(crate) fn sweep(&mut self, now: Duration) {
-        let over: Vec<u64> = self.waiting.iter().filter(|(_, query)| query.deadline <= now || query.envelope.responder.is_closed()).map(|(number, _)| *number).collect();
+        let over: Vec<u64> =
+            self.waiting.iter().filter(|(_, query)| query.deadline <= now || query.envelope.responder.is_closed()).map(|(number, _)| *number).collect();
         for number in over {
             if let Some(query) = self.waiting.remove(&number) {
                 respond(query.envelope.responder, Err(Refusal::QueryTimeout));
@@ -71,7 +72,7 @@ impl Queries {
 
     /// Ends all.
     pub(crate) fn drain(&mut self) {
-        for (_, query) in self.waiting.drain() {
+        for query in std::mem::take(&mut self.waiting).into_values() {
             respond(query.envelope.responder, Err(Refusal::NotOwner));
         }
     }

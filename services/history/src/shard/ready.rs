@@ -7,11 +7,13 @@ use harvest_ids::{Namespace, TaskQueue};
 use harvest_persistence::batch::{TaskId, TaskRow};
 use harvest_persistence::store::{BacklogQueue, TaskKind};
 use harvest_workflow_core::projection::TaskKey;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Most tasks of one queue and kind that wait in memory without being offered.
 const MAX_WAITING: usize = 1000;
+/// After how long a queue whose offers nobody could be told of is tried again.
+const REFUSED_FOR: Duration = Duration::from_millis(250);
 /// After how long an offer that nobody took is made again.
 const OFFER_AGAIN: Duration = Duration::from_secs(15);
 
@@ -53,13 +55,62 @@ impl QueueKey {
 struct Queue {
     /// By sequence: oldest first.
     waiting: BTreeMap<i64, TaskId>,
-    offered: HashMap<TaskId, (i64, Duration)>,
+    offered: BTreeMap<TaskId, (i64, Duration)>,
     /// Tasks above this sequence may be in the store only.
     spilled_after: Option<i64>,
     /// A page is being read.
     reading: bool,
-    /// A task was left to the store while a page was being read: the page may have missed it.
-    missed: bool,
+    /// The oldest task that was left to the store while a page was being read: the page may have missed it.
+    missed: Option<i64>,
+    /// No matching process could be told of an offer: none is made before this.
+    refused_until: Option<Duration>,
+}
+
+impl Queue {
+    /// A task is left to the store, and with it all younger ones that are not in memory.
+    fn spill(&mut self, sequence: i64) {
+        let before = sequence - 1;
+        self.spilled_after = Some(self.spilled_after.map_or(before, |after| after.min(before)));
+        if self.reading {
+            self.missed = Some(self.missed.map_or(sequence, |missed| missed.min(sequence)));
+        }
+    }
+
+    fn add(&mut self, sequence: i64, task: TaskId) {
+        if self.spilled_after.is_some_and(|after| sequence > after) {
+            self.spill_younger(sequence);
+            return;
+        }
+        self.waiting.insert(sequence, task);
+        // An old task that is ready again goes before younger ones: those come back by a page.
+        if self.waiting.len() > MAX_WAITING
+            && let Some((youngest, _)) = self.waiting.pop_last()
+        {
+            self.spill(youngest);
+        }
+    }
+
+    /// A task beyond those in memory: a page will bring it, in its turn.
+    fn spill_younger(&mut self, sequence: i64) {
+        if self.reading {
+            self.missed = Some(self.missed.map_or(sequence, |missed| missed.min(sequence)));
+        }
+    }
+
+    fn page(&mut self, rows: Vec<TaskRow>, asked_for: usize) {
+        let read_to = rows.last().map(|row| row.sequence).or(self.spilled_after);
+        let all = rows.len() < asked_for;
+        self.spilled_after = match self.missed.take() {
+            Some(missed) => read_to.map(|read_to| read_to.min(missed - 1)),
+            None if all => None,
+            None => read_to,
+        };
+        for row in rows {
+            if !self.offered.contains_key(&row.task) {
+                self.waiting.insert(row.sequence, row.task);
+            }
+        }
+    }
 }
 
 /// All queues of a shard.
@@ -73,21 +124,9 @@ impl Ready {
     /// A task waits for a worker.
     pub(crate) fn add(&mut self, row: &TaskRow) {
         let queue = self.queues.entry(QueueKey::of(row)).or_default();
-        if queue.offered.contains_key(&row.task) {
-            return;
+        if !queue.offered.contains_key(&row.task) {
+            queue.add(row.sequence, row.task);
         }
-        if let Some(after) = queue.spilled_after
-            && row.sequence > after
-        {
-            queue.missed |= queue.reading;
-            return; // a page will bring it, in its turn
-        }
-        if queue.waiting.len() >= MAX_WAITING {
-            let last = queue.waiting.last_key_value().map_or(row.sequence, |(sequence, _)| *sequence);
-            queue.spilled_after = Some(last);
-            return;
-        }
-        queue.waiting.insert(row.sequence, row.task);
     }
 
     /// An offered task was taken, or there was nothing to take.
@@ -101,8 +140,7 @@ impl Ready {
 
     /// The store has pending tasks of this queue that are not in memory: all of them, from the oldest.
     pub(crate) fn add_backlog(&mut self, backlog: &BacklogQueue) {
-        let queue = self.queues.entry(QueueKey::from_backlog(backlog)).or_default();
-        queue.spilled_after = Some(0);
+        self.queues.entry(QueueKey::from_backlog(backlog)).or_default().spill(1);
     }
 
     /// Queues of which a page should be read, with the sequence to read after. Each is answered by one `page`.
@@ -112,7 +150,7 @@ impl Ready {
             .filter_map(|(key, queue)| {
                 let after = queue.spilled_after?;
                 queue.reading = true;
-                queue.missed = false;
+                queue.missed = None;
                 Some((key.clone(), after))
             })
             .collect()
@@ -122,13 +160,8 @@ impl Ready {
     pub(crate) fn page(&mut self, key: &QueueKey, rows: Option<Vec<TaskRow>>, asked_for: usize) {
         let queue = self.queues.entry(key.clone()).or_default();
         queue.reading = false;
-        let Some(rows) = rows else { return };
-        let read_to = rows.last().map_or(queue.spilled_after, |row| Some(row.sequence));
-        queue.spilled_after = if rows.len() < asked_for && !queue.missed { None } else { read_to };
-        for row in rows {
-            if !queue.offered.contains_key(&row.task) {
-                queue.waiting.insert(row.sequence, row.task);
-            }
+        if let Some(rows) = rows {
+            queue.page(rows, asked_for);
         }
     }
 
@@ -137,19 +170,13 @@ impl Ready {
         if generation != self.generation {
             self.generation = generation;
             for queue in self.queues.values_mut() {
-                for (task, (sequence, _)) in queue.offered.drain() {
-                    queue.waiting.insert(sequence, task);
-                }
+                queue.refused_until = None;
+                let offered = std::mem::take(&mut queue.offered);
+                queue.waiting.extend(offered.into_iter().map(|(task, (sequence, _))| (sequence, task)));
             }
         }
         let mut offers = Vec::new();
-        for (key, queue) in &mut self.queues {
-            for (task, (sequence, at)) in &mut queue.offered {
-                if now.saturating_sub(*at) >= OFFER_AGAIN {
-                    *at = now;
-                    offers.push((key.clone(), *sequence, *task));
-                }
-            }
+        for (key, queue) in self.queues.iter_mut().filter(|(_, queue)| queue.refused_until.is_none_or(|until| until <= now)) {
             while queue.offered.len() < window
                 && let Some((sequence, task)) = queue.waiting.pop_first()
             {
@@ -160,15 +187,35 @@ impl Ready {
         offers
     }
 
+    /// Whether nobody could be told of an offer of this queue just now.
+    pub(crate) fn is_refused(&self, key: &QueueKey, now: Duration) -> bool {
+        self.queues.get(key).and_then(|queue| queue.refused_until).is_some_and(|until| until > now)
+    }
+
     /// Nobody could be told of an offer: it waits again.
-    pub(crate) fn not_offered(&mut self, key: &QueueKey, sequence: i64, task: TaskId) {
+    pub(crate) fn not_offered(&mut self, key: &QueueKey, sequence: i64, task: TaskId, now: Duration) {
         let queue = self.queues.entry(key.clone()).or_default();
         queue.offered.remove(&task);
         queue.waiting.insert(sequence, task);
+        queue.refused_until = Some(now + REFUSED_FOR);
     }
 
-    /// Forgets queues with nothing in them, so that made-up queue names do not stay.
-    pub(crate) fn sweep(&mut self) {
+    /// Offers that nobody took for long wait again. Queues with nothing in them are forgotten, so that made-up queue names do not stay.
+    pub(crate) fn sweep(&mut self, now: Duration) {
+        for queue in self.queues.values_mut() {
+            let old: Vec<TaskId> = queue.offered.iter().filter(|(_, (_, at))| now.saturating_sub(*at) >= OFFER_AGAIN).map(|(task, _)| *task).collect();
+            for task in old {
+                if let Some((sequence, _)) = queue.offered.remove(&task) {
+                    queue.waiting.insert(sequence, task);
+                }
+            }
+        }
         self.queues.retain(|_, queue| !queue.waiting.is_empty() || !queue.offered.is_empty() || queue.spilled_after.is_some() || queue.reading);
+    }
+
+    /// How many tasks are in memory.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.queues.values().map(|queue| queue.waiting.len() + queue.offered.len()).sum()
     }
 }

@@ -120,6 +120,11 @@ impl Run {
         (oldest <= first).then(|| self.tail.iter().filter(|event| event.id >= first && event.id <= last).cloned().collect())
     }
 
+    /// Records that are in no sealed batch.
+    pub(crate) fn unsaved(&self) -> &[Record] {
+        &self.unsaved
+    }
+
     /// Whether there are records in no sealed batch.
     pub(crate) fn has_unsaved(&self) -> bool {
         !self.unsaved.is_empty()

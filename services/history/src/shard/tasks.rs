@@ -2,18 +2,34 @@
 
 use super::Envelope;
 use super::actor::{Actor, Happening, NEAR, PAGE};
-use super::batch::respond;
+use super::batch::{MAX_DECISIONS, respond};
 use super::neighbours::{Offer, OfferKind};
-use super::operation::{Answer, ClosedView, Operation, Refusal, Target, TakenActivityTask, TakenQuery, TakenWorkflowTask};
+use super::operation::{Answer, ClosedView, Operation, Refusal, TakenActivityTask, TakenQuery, TakenWorkflowTask, Target};
 use super::queries::WaitingQuery;
 use harvest_ids::{ActivityId, Attempt, ExecutionId, WorkerId};
 use harvest_persistence::batch::TaskId;
+use harvest_persistence::error::StoreError;
+use harvest_runtime::Clock;
 use harvest_workflow_core::decision::{Reject, Reply};
 use harvest_workflow_core::input::{Input, TaskToken};
 use harvest_workflow_core::projection::TaskKey;
 use harvest_workflow_core::record::Dispatch;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// Most callers that wait for outcomes at a time.
+const MAX_WAITING_RESULTS: usize = 100_000;
+/// Between two tries to read a page of pending work.
+const READ_AGAIN: Duration = Duration::from_millis(200);
+
+/// A read whose failure is told only after a while: whoever asks again at once would ask a store that is down without end.
+async fn patiently<T>(clock: &dyn Clock, read: impl Future<Output = Result<T, StoreError>> + Send) -> Result<T, StoreError> {
+    let answer = read.await;
+    if answer.is_err() {
+        clock.sleep(READ_AGAIN).await;
+    }
+    answer
+}
 
 impl Actor {
     fn new_dispatch(&mut self, worker_id: &WorkerId) -> Dispatch {
@@ -79,7 +95,7 @@ impl Actor {
     }
 
     /// A start that is only in memory has no due row yet, so its timeout is watched here.
-    fn note_volatile_deadline(&mut self, id: ExecutionId) {
+    pub(crate) fn note_volatile_deadline(&mut self, id: ExecutionId) {
         let Some(run) = self.cache.peek(id).filter(|run| run.has_unsaved()) else { return };
         if let Some((at, _)) = run.state.deadlines().min_by_key(|(at, _)| *at) {
             self.volatile.insert((at, id));
@@ -98,9 +114,22 @@ impl Actor {
     }
 
     /// Gives a run an input that nobody waits for an answer to.
-    fn tell(&mut self, id: ExecutionId, input: Input) {
+    pub(crate) fn tell(&mut self, id: ExecutionId, input: Input) {
         let (responder, _) = oneshot::channel();
         self.take(Envelope { operation: Operation::Input { target: Target::Execution(id), follow_chain: false, input }, responder });
+    }
+
+    /// What an input that was accepted says about the worker of an attempt.
+    pub(crate) fn note_sign_of_life(&mut self, id: ExecutionId, input: &Input) {
+        match input {
+            Input::CloseActivity { token: TaskToken { activity_id: Some(activity_id), .. }, .. } => self.liveness.ended(id, *activity_id),
+            Input::Heartbeat { token: TaskToken { activity_id: Some(activity_id), attempt, .. }, .. }
+            | Input::AnnounceActivity { token: TaskToken { activity_id: Some(activity_id), attempt, .. }, .. } => {
+                let now = self.deps.clock.monotonic();
+                self.liveness.heard(id, *activity_id, *attempt, now);
+            }
+            _ => {}
+        }
     }
 
     /// A wake that came early (by clock skew) is kept armed here when its time is near.
@@ -121,13 +150,18 @@ impl Actor {
             self.tell(id, Input::ActivityLost { activity_id, attempt });
         }
         self.queries.sweep(now);
-        self.ready.sweep();
+        self.ready.sweep(now);
         self.waiters.retain(|_, waiting| {
             waiting.retain(|envelope| !envelope.responder.is_closed());
             !waiting.is_empty()
         });
+        self.waiting_results = self.waiters.values().map(Vec::len).sum();
+        // Once a start is saved its deadline has a due row, which the scanner watches.
+        let (cache, wall) = (&self.cache, self.deps.clock.now());
+        self.volatile.retain(|(at, id)| at.since(wall) < NEAR || cache.peek(*id).is_some_and(|run| run.has_unsaved()));
         if self.cache.is_over_capacity() {
-            self.save_some_unsaved();
+            // Starts that are only in memory keep their runs there.
+            self.save_unsaved(MAX_DECISIONS);
         }
     }
 
@@ -147,6 +181,7 @@ impl Actor {
                         let now = self.deps.clock.monotonic();
                         self.liveness.heard(id, activity_id, token.attempt, now);
                     }
+                    self.note_volatile_deadline(id);
                     if reply == (Reply::Progress { cancel_requested: true }) {
                         cancel_requested.push(token);
                     }
@@ -184,15 +219,15 @@ impl Actor {
                 sticky,
                 sequence,
             };
-            if !self.deps.neighbours.offer(offer) {
-                self.ready.not_offered(&key, sequence, task);
-                break;
+            if self.ready.is_refused(&key, now) || !self.deps.neighbours.offer(offer) {
+                self.ready.not_offered(&key, sequence, task, now);
+                continue;
             }
             harvest_runtime::crash::point("history.offered");
         }
         for (key, after) in self.ready.wants_pages() {
-            let (store, shard_id, backlog) = (self.deps.store.clone(), self.shard_id, key.backlog());
-            self.spawn(async move { Happening::TaskPage(key, store.backlog(shard_id, &backlog, after, PAGE).await) });
+            let (store, clock, shard_id, backlog) = (self.deps.store.clone(), self.deps.clock.clone(), self.shard_id, key.backlog());
+            self.spawn(async move { Happening::TaskPage(key, patiently(&*clock, store.backlog(shard_id, &backlog, after, PAGE)).await) });
         }
     }
 
@@ -203,8 +238,8 @@ impl Actor {
             self.spawn(async move { Happening::Delivered(target, neighbours.deliver(target, rows).await) });
         }
         if let Some(after) = self.outbox.wants_page() {
-            let (store, shard_id) = (self.deps.store.clone(), self.shard_id);
-            self.spawn(async move { Happening::OutboxPage(store.outbox(shard_id, after, PAGE).await) });
+            let (store, clock, shard_id) = (self.deps.store.clone(), self.deps.clock.clone(), self.shard_id);
+            self.spawn(async move { Happening::OutboxPage(patiently(&*clock, store.outbox(shard_id, after, PAGE)).await) });
         }
     }
 
@@ -227,7 +262,11 @@ impl Actor {
     pub(crate) fn await_close(&mut self, id: ExecutionId, envelope: Envelope) {
         match self.closed_answer(id) {
             Some(answer) => self.ride(Some(id), envelope, Ok(answer)),
-            None => self.waiters.entry(id).or_default().push(envelope),
+            None if self.waiting_results >= MAX_WAITING_RESULTS => respond(envelope.responder, Err(Refusal::Overloaded { limit: "waiting_results" })),
+            None => {
+                self.waiting_results += 1;
+                self.waiters.entry(id).or_default().push(envelope);
+            }
         }
     }
 
@@ -240,6 +279,7 @@ impl Actor {
     /// The close of a run has committed.
     pub(crate) fn answer_waiters(&mut self, id: ExecutionId) {
         let Some(waiting) = self.waiters.remove(&id) else { return };
+        self.waiting_results = self.waiting_results.saturating_sub(waiting.len());
         let Some(answer) = self.closed_answer(id) else { return };
         for envelope in waiting {
             respond(envelope.responder, Ok(answer.clone()));
@@ -276,7 +316,12 @@ impl Actor {
         let (number, worker_id) = (*sequence, worker_id.clone());
         let Some(run) = self.cache.peek(id) else { return };
         let (view, last_event) = (run.view(false), run.state.last_event_id());
-        let token = TaskToken { execution_id: id, activity_id: None, attempt: Attempt(0), dispatch: Dispatch { epoch: self.epoch, sequence: number, worker_id: worker_id.clone() } };
+        let token = TaskToken {
+            execution_id: id,
+            activity_id: None,
+            attempt: Attempt(0),
+            dispatch: Dispatch { epoch: self.epoch, sequence: number, worker_id: worker_id.clone() },
+        };
         let answer = match self.queries.take(number, id, &worker_id) {
             Some(query) => Answer::QueryTask(Box::new(TakenQuery { token, run: view, name: query.name.clone(), args: query.args.clone(), last_event })),
             None => Answer::Gone,

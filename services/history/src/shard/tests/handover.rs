@@ -1,0 +1,73 @@
+//! A shard that is handed over.
+
+use super::stage::{Stage, activity, close_activity, done, finish, start, started};
+use crate::shard::neighbours::OfferKind;
+use crate::shard::operation::{Answer, Operation, Refusal, Target};
+use harvest_runtime::Clock;
+use std::time::Duration;
+
+#[tokio::test(start_paused = true)]
+async fn a_handover_writes_what_is_in_memory_and_the_next_owner_goes_on() {
+    let stage = Stage::new(1).await;
+    let mut old = stage.open(0).await;
+    let run = old.start("a").await;
+    let task = stage.workflow_task(&old, "w").await;
+    old.complete(&task, vec![activity(3)]).await.unwrap();
+    let charge = stage.activity_task(&old, "w").await;
+    let waiting = old.handle.submit(Operation::AwaitClose(Target::Execution(run))).unwrap();
+    old.faults.hold_commits(true);
+    let decided = old.handle.submit(start("b")).unwrap();
+    stage.rest().await;
+    old.stopper.take().unwrap().stop();
+    stage.rest().await;
+    assert!(!old.handle.is_stopped(), "it has something to write");
+    old.faults.hold_commits(false);
+    started(stage.soon(decided).await.unwrap());
+    assert_eq!(stage.soon(waiting).await.unwrap(), Err(Refusal::NotOwner));
+    stage.soon(old.handle.stopped()).await;
+    assert_eq!(old.call(start("c")).await, Err(Refusal::NotOwner));
+
+    stage.fleet.take_offers();
+    let owner = stage.open(0).await;
+    let offer = stage.offer(&owner, OfferKind::Activity).await;
+    assert_eq!(owner.take(&offer, "x").await, Ok(Answer::Gone), "the attempt is known to run");
+    owner.call(close_activity(&charge.token, done("1"))).await.unwrap();
+    stage.offer(&owner, OfferKind::Workflow).await;
+    let view = owner.describe(run).await;
+    assert_eq!(view.activities, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_can_be_answered_to_the_next_owner_after_a_handover() {
+    let stage = Stage::new(1).await;
+    let mut old = stage.open(0).await;
+    old.start("a").await;
+    let task = stage.workflow_task(&old, "w").await;
+    old.stop().await;
+    let owner = stage.open(0).await;
+    owner.complete(&task, vec![finish()]).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn near_deadlines_are_armed_when_they_are_durable() {
+    let stage = Stage::new(1).await;
+    let owner = stage.open(0).await;
+    let run = owner.start("a").await;
+    let task = stage.workflow_task(&owner, "w").await;
+    let timer = |name: &str, millis| harvest_workflow_core::command::Command::StartTimer {
+        timer_id: harvest_ids::TimerName::new(name).unwrap(),
+        duration: harvest_ids::DurationMs::new("duration", millis).unwrap(),
+    };
+    owner.complete(&task, vec![timer("far", 3_600_000)]).await.unwrap();
+    assert!(stage.fleet.inner().armed.is_empty());
+    owner.signal(run, "s").await.unwrap();
+    let task = stage.workflow_task(&owner, "w").await;
+    owner.complete(&task, vec![timer("near", 500)]).await.unwrap();
+    stage.rest().await;
+    let armed = stage.fleet.inner().armed.clone();
+    assert_eq!(armed.iter().map(|(_, id, _)| *id).collect::<Vec<_>>(), [run]);
+    // A wake that comes early is kept armed by the owner itself.
+    owner.call(super::stage::input(run, harvest_workflow_core::input::Input::Wake)).await.unwrap();
+    stage.clock.sleep(Duration::from_secs(1)).await;
+    stage.workflow_task(&owner, "w").await;
+}
