@@ -20,6 +20,14 @@ struct Link {
     _task: OwnedTask<()>,
 }
 
+impl Drop for Link {
+    /// Ends our side of the stream too: aborting the task alone leaves the request's side open, and the matching process would go on giving
+    /// tasks to a worker that is gone.
+    fn drop(&mut self) {
+        self.outbox.close();
+    }
+}
+
 /// The links of one session.
 pub(super) struct Links {
     edge: Arc<Edge>,
