@@ -1,47 +1,106 @@
-//! The commands, one file each.
+//! Commands, one file each.
+//!
+//! Exit codes: 0 done, 1 error, 2 bad usage or input, 3 not found, 4 the workflow did not complete successfully (`workflow result`,
+//! `workflow start --wait`).
 
-mod dev;
-mod migrate;
+pub mod bench;
+pub mod connection;
+pub mod dev;
+pub mod error;
+pub mod input;
+pub mod limits;
+pub mod migrate;
+pub mod output;
+pub mod shard;
+pub mod worker;
+pub mod workflow;
 
-use clap::{Parser, Subcommand};
-use std::process::ExitCode;
+use clap::{Args, Parser, Subcommand};
+use connection::Connection;
+use error::CliError;
+use output::Output;
+use std::time::Duration;
 
-/// Durable workflows: run an engine, look at runs and talk to them.
+/// Durable workflows: talk to a Harvest fleet, prepare its database, or run all of it here.
 #[derive(Debug, Parser)]
-#[command(name = "harvest", version, about)]
+#[command(
+    name = "harvest",
+    version,
+    after_help = "Exit codes: 0 done, 1 error, 2 bad usage or input, 3 not found, 4 the workflow did not complete successfully."
+)]
 pub struct Cli {
+    #[command(flatten)]
+    global: Global,
     #[command(subcommand)]
     command: Command,
 }
 
+/// Options of all commands that talk to a fleet.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// A frontend's gRPC address.
+    #[arg(long, global = true, value_name = "URL", env = "HARVEST_ADDRESS", default_value = "http://127.0.0.1:7233")]
+    pub address: String,
+    /// The tenant.
+    #[arg(long, global = true, env = "HARVEST_NAMESPACE", default_value = "default")]
+    pub namespace: String,
+    /// For people or for programs.
+    #[arg(long, short, global = true, value_enum, env = "HARVEST_OUTPUT", default_value_t = Output::Table)]
+    pub output: Output,
+    /// How long a call is tried, e.g. 10s.
+    #[arg(long, global = true, value_name = "SPAN", value_parser = input::span, default_value = "10s")]
+    pub timeout: Duration,
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
-    Dev(dev::Dev),
+    /// Start workflows, talk to them, look at them.
+    #[command(subcommand)]
+    Workflow(workflow::Command),
+    /// Connected workers.
+    #[command(subcommand)]
+    Worker(worker::Command),
+    /// Shards and their owners.
+    #[command(subcommand)]
+    Shard(shard::Command),
+    /// Fleet limits.
+    #[command(subcommand)]
+    Limits(limits::Command),
     Migrate(migrate::Migrate),
+    Dev(Box<dev::Dev>),
+    Bench(Box<bench::Bench>),
 }
 
 impl Cli {
+    /// How results and errors are shown.
+    pub fn output(&self) -> Output {
+        self.global.output
+    }
+
     /// Runs the command.
-    pub fn run(self) -> ExitCode {
-        let runtime = match tokio::runtime::Runtime::new() {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                eprintln!("harvest: {error}");
-                return ExitCode::FAILURE;
-            }
-        };
-        let result = runtime.block_on(async {
-            match self.command {
-                Command::Dev(dev) => dev.run().await,
-                Command::Migrate(migrate) => migrate.run().await,
-            }
-        });
-        match result {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("harvest: {error:#}");
-                ExitCode::FAILURE
-            }
+    ///
+    /// # Errors
+    /// [`CliError`], whose exit code says of which kind.
+    pub async fn run(self) -> Result<(), CliError> {
+        match self.command {
+            Command::Workflow(command) => command.run(&Connection::open(&self.global).await?).await,
+            Command::Worker(command) => command.run(&Connection::open(&self.global).await?).await,
+            Command::Shard(command) => command.run(&Connection::open(&self.global).await?).await,
+            Command::Limits(command) => command.run(&Connection::open(&self.global).await?).await,
+            Command::Migrate(command) => Ok(command.run().await?),
+            Command::Dev(command) => Ok(command.run().await?),
+            Command::Bench(command) => Ok(command.run().await?),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        Cli::command().debug_assert();
     }
 }

@@ -4,15 +4,16 @@ use super::body::Fields;
 use super::fail::Failed;
 use super::paths;
 use super::query::Parameters;
-use super::show::{self, ShardJson, WorkerJson};
+use super::show;
 use crate::api;
 use crate::edge::Edge;
+use crate::json::{ChangedLimitsJson, LimitsJson, ShardJson, WorkerJson};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use harvest_proto::v1;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 
 type Answer = Result<Response, Failed>;
@@ -39,7 +40,7 @@ pub(super) async fn shards(State(edge): Shared, uri: Uri) -> Answer {
 pub(super) async fn limits(State(edge): Shared, uri: Uri) -> Answer {
     Parameters::read(&uri)?.finish()?;
     let reply = api::get_fleet_limits::get_fleet_limits(&edge, v1::GetFleetLimitsRequest {}, edge.deadline()).await?;
-    Ok(show::json(StatusCode::OK, &json!({ "limits": limits_json(reply.limits), "version": version_json(reply.version) })))
+    Ok(show::json(StatusCode::OK, &LimitsJson::from(reply)))
 }
 
 pub(super) async fn change_limits(State(edge): Shared, headers: HeaderMap, body: Body) -> Answer {
@@ -61,22 +62,5 @@ pub(super) async fn change_limits(State(edge): Shared, headers: HeaderMap, body:
         }
         error
     })?;
-    let body = json!({
-        "limits": limits_json(reply.limits),
-        "version": version_json(reply.version),
-        "acknowledged": reply.acknowledged,
-        "pending": reply.pending,
-    });
-    Ok(show::json(StatusCode::OK, &body))
-}
-
-fn limits_json(limits: Option<v1::FleetLimits>) -> Value {
-    let millis = limits.and_then(|limits| limits.max_workflow_execution_timeout_ms);
-    let seconds = millis.map(|millis| if millis % 1_000 == 0 { json!(millis / 1_000) } else { json!(std::time::Duration::from_millis(millis).as_secs_f64()) });
-    json!({ TIMEOUT_CEILING.1: seconds })
-}
-
-fn version_json(version: Option<v1::ConfigVersion>) -> Value {
-    let version = version.unwrap_or_default();
-    json!({ "generation": version.generation, "number": version.number })
+    Ok(show::json(StatusCode::OK, &ChangedLimitsJson::from(reply)))
 }

@@ -4,9 +4,10 @@ use super::body::Fields;
 use super::fail::Failed;
 use super::paths::{self, PathParts};
 use super::query::Parameters;
-use super::show::{self, HistoryJson, ListJson, ResultJson, StartedJson, WorkflowJson};
+use super::show;
 use crate::api;
 use crate::edge::Edge;
+use crate::json::{self, HistoryJson, ListJson, ResultJson, StartedJson, WorkflowJson};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -149,7 +150,7 @@ async fn ask(edge: &Edge, headers: &HeaderMap, parts: &mut PathParts, args: Opti
     struct Answered {
         result: Option<Box<serde_json::value::RawValue>>,
     }
-    Ok(show::json(StatusCode::OK, &Answered { result: show::payload(reply.result) }))
+    Ok(show::json(StatusCode::OK, &Answered { result: json::payload(reply.result) }))
 }
 
 pub(super) async fn cancel(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, body: Body) -> Answer {

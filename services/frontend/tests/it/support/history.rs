@@ -13,12 +13,15 @@ use tonic::{Request, Response, Status};
 /// The run that every start gives.
 pub const RUN: &str = "00010000-0000-8000-8000-000000000001";
 
+/// What was called, for which shard, with which request id.
+type Call = (&'static str, u32, String);
+
 #[derive(Clone, Default)]
 pub struct FakeHistory {
     /// Refusals for the next calls, in order.
     pub refusals: Arc<Mutex<VecDeque<Error>>>,
-    /// Calls as `rpc shard request_id`.
-    pub calls: Arc<Mutex<Vec<(&'static str, u32, String)>>>,
+    /// In order.
+    pub calls: Arc<Mutex<Vec<Call>>>,
     pub starts: Arc<Mutex<Vec<v1::StartWorkflowRequest>>>,
     pub signals: Arc<Mutex<Vec<v1::SignalWorkflowRequest>>>,
     pub announcements: Arc<Mutex<Vec<AnnounceCall>>>,

@@ -1,0 +1,87 @@
+//! Arguments: spans, payloads, names of runs.
+
+use super::error::CliError;
+use clap::Args;
+use harvest_proto::v1;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Reads a span such as `10s` or `1h 30m`.
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn span(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; spans such as 250ms, 10s or 1h are allowed"))
+}
+
+/// Milliseconds of a span, rounding a fraction up.
+pub fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Reads a payload: JSON on the command line, or a file of JSON (`-` is standard input).
+///
+/// # Errors
+/// [`CliError::Usage`] when it is not JSON or the file cannot be read.
+pub fn payload(name: &str, text: Option<String>, file: Option<PathBuf>) -> Result<Option<v1::Payload>, CliError> {
+    let text = match (text, file) {
+        (Some(text), _) => text,
+        (None, Some(path)) => {
+            let mut text = String::new();
+            let read = if path.as_os_str() == "-" {
+                std::io::stdin().read_to_string(&mut text).map(drop)
+            } else {
+                std::fs::read_to_string(&path).map(|found| text = found)
+            };
+            read.map_err(|error| CliError::Usage(format!("--{name}-file {}: {error}", path.display())))?;
+            text
+        }
+        (None, None) => return Ok(None),
+    };
+    let text = text.trim();
+    serde_json::from_str::<serde_json::Value>(text)
+        .map_err(|error| CliError::Usage(format!("--{name} must be JSON: {error} (quote strings: --{name} '\"text\"')")))?;
+    Ok(Some(v1::Payload { data: text.to_owned().into(), encoding: String::new() }))
+}
+
+/// Names a run: by its execution id, or by its type and workflow id.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The run; or name it by --type and --id.
+    #[arg(value_name = "EXECUTION_ID", required_unless_present_all = ["run_type", "run_id"], conflicts_with_all = ["run_type", "run_id"])]
+    execution_id: Option<String>,
+    /// The workflow's type.
+    #[arg(id = "run_type", long = "type", value_name = "TYPE", requires = "run_id")]
+    workflow_type: Option<String>,
+    /// The workflow's business key: its open run, else its newest closed one.
+    #[arg(id = "run_id", long = "id", value_name = "WORKFLOW_ID", requires = "run_type")]
+    workflow_id: Option<String>,
+}
+
+impl Run {
+    /// As the protocol has it.
+    pub fn reference(&self, namespace: &str) -> v1::WorkflowRef {
+        v1::WorkflowRef {
+            namespace: namespace.to_owned(),
+            execution_id: self.execution_id.clone().unwrap_or_default(),
+            workflow_type: self.workflow_type.clone().unwrap_or_default(),
+            workflow_id: self.workflow_id.clone().unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_must_be_json_and_a_span_a_span() {
+        assert_eq!(payload("input", Some(" {\"a\": 1}\n".into()), None).unwrap().unwrap().data, "{\"a\": 1}");
+        assert!(payload("input", Some("text".into()), None).unwrap_err().to_string().starts_with("--input must be JSON"));
+        assert_eq!(payload("input", None, Some("/no/such/file".into())).unwrap_err().exit_code(), 2);
+        assert_eq!(span("1m 30s"), Ok(Duration::from_secs(90)));
+        assert!(span("soon").unwrap_err().contains("spans such as"));
+        assert_eq!(millis(Duration::from_micros(1_500)), 2);
+    }
+}

@@ -1,0 +1,62 @@
+//! `harvest limits set`.
+
+use crate::cli::connection::Connection;
+use crate::cli::error::CliError;
+use crate::cli::input;
+use crate::cli::output::{self, Output};
+use clap::Args;
+use harvest_frontend::json::ChangedLimitsJson;
+use harvest_proto::v1;
+use std::time::Duration;
+
+/// Changes fleet limits and waits until every shard has acknowledged the change.
+#[derive(Debug, Args)]
+pub struct Set {
+    /// Ceiling of a specified execution timeout, e.g. 24h; `none` removes it.
+    #[arg(long, value_name = "SPAN", value_parser = span_or_none)]
+    max_workflow_execution_timeout: SpanOrNone,
+    /// How long to wait for acknowledgements, at most 10s.
+    #[arg(long, value_name = "SPAN", value_parser = input::span, default_value = "2s")]
+    wait: Duration,
+    /// Who asks, for the audit.
+    #[arg(long, env = "USER", default_value = "")]
+    actor: String,
+    /// Why, for the audit.
+    #[arg(long, default_value = "")]
+    reason: String,
+}
+
+/// A span or its absence.
+#[derive(Debug, Clone, Copy)]
+struct SpanOrNone(Option<Duration>);
+
+fn span_or_none(text: &str) -> Result<SpanOrNone, String> {
+    if text == "none" { Ok(SpanOrNone(None)) } else { input::span(text).map(|span| SpanOrNone(Some(span))) }
+}
+
+impl Set {
+    pub(super) async fn run(self, fleet: &Connection) -> Result<(), CliError> {
+        let SpanOrNone(timeout) = self.max_workflow_execution_timeout;
+        let request = v1::PatchFleetLimitsRequest {
+            update_mask: vec!["max_workflow_execution_timeout_ms".to_owned()],
+            limits: Some(v1::FleetLimits { max_workflow_execution_timeout_ms: timeout.map(input::millis) }),
+            wait_ms: Some(input::millis(self.wait)),
+            actor: self.actor,
+            reason: self.reason,
+        };
+        let reply = fleet.admin(self.wait, request, |mut client, call| async move { client.patch_fleet_limits(call).await }).await?;
+        let (acknowledged, pending) = (reply.acknowledged, reply.pending.clone());
+        match fleet.output {
+            Output::Json => output::json(&ChangedLimitsJson::from(reply))?,
+            Output::Table => {
+                super::show(reply.limits, reply.version);
+                println!("acknowledged by {acknowledged} shards");
+                if !pending.is_empty() {
+                    let pending: Vec<String> = pending.iter().map(u32::to_string).collect();
+                    println!("not yet by shards {}: their starts may still use older limits", pending.join(", "));
+                }
+            }
+        }
+        Ok(())
+    }
+}
