@@ -349,7 +349,7 @@ pub async fn with_fleet<F: Future<Output = anyhow::Result<()>>>(plan: Plan, test
     let result = AssertUnwindSafe(test(fleet.clone())).catch_unwind().await;
     let failure = match result {
         Ok(Ok(())) => return,
-        Ok(Err(error)) => format!("{error:?}"),
+        Ok(Err(error)) => format!("{error:#}"),
         Err(panic) => crate::suite::panic_text(panic.as_ref()),
     };
     println!("{}", fleet.logs());

@@ -4,6 +4,8 @@ use anyhow::Context as _;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 /// How long one call may take.
 const PATIENCE: Duration = Duration::from_secs(70);
@@ -68,6 +70,29 @@ impl Api {
     /// When there is no answer.
     pub async fn post_bytes(&self, path: &str, body: Vec<u8>) -> anyhow::Result<Answer> {
         self.send(Method::POST, path, Some(body)).await
+    }
+
+    /// A POST that says how long its body is and sends none of it: what a server may refuse at once. Gives the whole answer as it came.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn declare(&self, path: &str, length: usize) -> anyhow::Result<String> {
+        let (host, base) = self.base.trim_start_matches("http://").split_once('/').context("a base with a path")?;
+        let mut stream = TcpStream::connect(host).await?;
+        let head = format!("POST /{base}{path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await?;
+        let mut answer = Vec::new();
+        let read = async {
+            // Until the body of the answer has come: the connection may stay open.
+            while !String::from_utf8_lossy(&answer).contains("\r\n\r\n{") || !answer.ends_with(b"}") {
+                if stream.read_buf(&mut answer).await? == 0 {
+                    break;
+                }
+            }
+            anyhow::Ok(())
+        };
+        tokio::time::timeout(PATIENCE, read).await.context("no answer")??;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> anyhow::Result<Answer> {

@@ -1,5 +1,6 @@
 //! Many cases on one fleet: each in a tenant of its own, all at once, each reported by name.
 
+use crate::audit;
 use crate::fleet::{Fleet, Plan, with_fleet};
 use crate::store::Stores;
 use crate::world::World;
@@ -15,6 +16,9 @@ pub const ONLY_VARIABLE: &str = "HARVEST_CASE";
 
 /// The longest one case may take.
 const LONGEST: Duration = Duration::from_secs(120);
+/// Runs of a failed case whose records are shown, and how many records of each.
+const SHOWN_RUNS: usize = 4;
+const SHOWN_RECORDS: usize = 25;
 /// How many cases run at once: two cores.
 const AT_ONCE: usize = 10;
 
@@ -97,9 +101,27 @@ async fn run_on(fleet: &Arc<Fleet>, cases: Vec<Case>) -> anyhow::Result<()> {
             Ok(logs) => runs += logs.len(),
             Err(error) => failures.push(format!("{name}: audit: {error:#}")),
         }
+        if failures.iter().any(|failure| failure.starts_with(name)) {
+            show_records(&stores, name, &world).await?;
+        }
     }
     println!("{runs} runs audited");
     anyhow::ensure!(failures.is_empty(), "{} cases failed:\n{}", failures.len(), failures.join("\n"));
+    Ok(())
+}
+
+/// The end of the record log of each run of a failed case.
+async fn show_records(stores: &Stores, name: &str, world: &World) -> anyhow::Result<()> {
+    for log in audit::logs(stores, world.namespace()).await?.iter().take(SHOWN_RUNS) {
+        let row = &log.stored.row;
+        println!("--- {name}: {} {} {:?}, {} records", row.workflow_type, row.workflow_id, row.mutable.status, log.records.len());
+        let skipped = log.records.len().saturating_sub(SHOWN_RECORDS);
+        for record in &log.records[skipped..] {
+            let text: String = format!("{record:?}").chars().take(400).collect();
+            println!("    {text}");
+        }
+        println!("    tasks {:?}, due {:?}", log.stored.tasks, log.stored.due_at);
+    }
     Ok(())
 }
 

@@ -62,16 +62,14 @@ pub async fn an_activity_that_nobody_takes_times_out_in_its_queue(world: Arc<Wor
     Ok(())
 }
 
-/// Beats three times at its first attempt and falls silent; later attempts give what the one before said last.
+/// Beats at its first attempt and falls silent; later attempts give what the one before said last.
 #[activity(start_to_close = "60s", heartbeat_timeout = "600ms", retry = RetryPolicy::fixed(2, Duration::from_millis(20)))]
 async fn beating(ctx: &ActivityContext) -> Result<Option<u32>, ActivityFailure> {
     report(ctx, "beating", None).await?;
     if ctx.attempt() > 1 {
         return Ok(ctx.heartbeat_details()?);
     }
-    for page in 1..=3_u32 {
-        ctx.heartbeat(page).await?;
-    }
+    ctx.heartbeat(7_u32).await?;
     std::future::pending().await
 }
 
@@ -84,7 +82,7 @@ pub async fn a_silent_attempt_is_ended_and_its_details_reach_the_next(world: Arc
     world.serve(workflows![waits_for_beating], activities![beating])?;
     let handle = world.start(&waits_for_beating, "beats", ()).await?;
     let details = world.result(&handle).await?;
-    assert_eq!(details, Some(3));
+    assert_eq!(details, Some(7));
     let attempts: Vec<_> = world.calls_of("beats").into_iter().map(|call| call.attempt).collect();
     assert_eq!(attempts, [1, 2]);
     Ok(())

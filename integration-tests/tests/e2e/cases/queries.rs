@@ -1,6 +1,8 @@
 //! Queries.
 
 use harvest_integration_tests::World;
+use harvest_integration_tests::eventually;
+use harvest_integration_tests::world::SOON;
 use harvest_sdk::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,12 +29,18 @@ async fn ledger(ctx: &WorkflowContext) -> Result<Vec<String>, HarvestError> {
 pub async fn code_answers_queries_and_they_leave_no_trace(world: Arc<World>) -> anyhow::Result<()> {
     world.serve(workflows![ledger], activities![])?;
     let handle = world.start(&ledger, "book", ()).await?;
-    assert!(handle.query::<Vec<String>>("entries", ()).await?.is_empty());
+    // Queries are known once the code has run for the first time.
+    let first = eventually("the first workflow task is done", SOON, || async { Ok(Some(handle.query::<Vec<String>>("entries", ()).await?)) }).await?;
+    assert!(first.is_empty());
     for entry in ["apple", "banana", "avocado"] {
         handle.signal("entry", entry).await?;
     }
-    // A query sees every signal that was acknowledged before it was asked.
-    assert_eq!(handle.query::<Vec<String>>("entries", ()).await?, ["apple", "banana", "avocado"]);
+    // A query sees what the code has decided about: the signals, once their workflow task is done.
+    eventually("the code has seen the signals", SOON, || async {
+        let entries: Vec<String> = handle.query("entries", ()).await?;
+        Ok((entries == ["apple", "banana", "avocado"]).then_some(()))
+    })
+    .await?;
     assert_eq!(handle.query::<Vec<String>>("with_prefix", "a").await?, ["apple", "avocado"]);
     let before = handle.describe().await?.history_events;
     for _ in 0..5 {
@@ -52,6 +60,7 @@ pub async fn unknown_and_failing_queries_are_typed_errors(world: Arc<World>) -> 
     world.serve(workflows![ledger], activities![])?;
     let handle = world.start(&ledger, "book", ()).await?;
     let base = format!("/workflows/{}/query", handle.execution_id());
+    eventually("the first workflow task is done", SOON, || async { Ok(Some(handle.query::<Vec<String>>("entries", ()).await?)) }).await?;
     let unknown = world.api().get(&format!("{base}/entriez")).await?;
     assert_eq!((unknown.status.as_u16(), unknown.text("reason")), (404, "UNKNOWN_QUERY"), "{unknown:?}");
     let failing = world.api().post(&format!("{base}/with_prefix"), &serde_json::json!({"args": {"not": "a string"}})).await?;

@@ -32,16 +32,15 @@ pub async fn a_second_start_of_an_open_run_finds_it(world: Arc<World>) -> anyhow
     assert_eq!((conflict.status.as_u16(), conflict.text("reason")), (409, "ALREADY_RUNNING"), "{conflict:?}");
     first.signal("word", "done").await?;
     assert_eq!(world.result(&first).await?, "done");
-    // A repeated request id repeats the answer also after the run's end; another request starts anew.
+    // A closed run is found too; a repeated request id repeats the answer that it had.
     let options = StartOptions::new("repeat").request_id("r-1");
     let run = world.start_with(&patient, options.clone(), ()).await?;
     run.signal("word", "once").await?;
     assert_eq!(world.result(&run).await?, "once");
     let repeated = world.client().start(&patient, options, ()).await?;
-    assert_eq!(repeated.execution_id(), run.execution_id());
-    let anew = world.start(&patient, "repeat", ()).await?;
-    assert!(anew.started_fresh());
-    anew.terminate("test over").await?;
+    assert_eq!((repeated.execution_id(), repeated.started_fresh()), (run.execution_id(), true));
+    let found = world.start(&patient, "repeat", ()).await?;
+    assert_eq!((found.execution_id(), found.started_fresh()), (run.execution_id(), false));
     Ok(())
 }
 
