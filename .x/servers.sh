@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A private Postgres and a private Redis on loopback ports, one instance of each per NAME ("dev" for the fleet, "test" for ./x test).
+# A private Postgres and a private Redis on loopback ports, one instance of each per NAME ("dev" for the fleet, "test" for ./x test, "bench" for ./x bench).
 # Both ask for a random password that only this checkout's state folder holds: loopback is shared by all users of a machine.
 
 # Postgres refuses to run as root; as root its files belong to the postgres user and its programs run as that user.
@@ -57,6 +57,15 @@ logging_collector = off
 log_min_messages = 'warning'
 log_checkpoints = off
 CONF
+  # What the benchmark reads: statement counts, the WAL of a whole measurement, the instants of commits.
+  case $name in bench*)
+    cat >>"$home/data/postgresql.conf" <<CONF
+shared_preload_libraries = 'pg_stat_statements'
+wal_keep_size = '4GB'
+track_commit_timestamp = on
+CONF
+    ;;
+  esac
 }
 
 # pg_answers PIDFILE HOME: our postmaster says that it takes connections (the file of a killed one names another process).

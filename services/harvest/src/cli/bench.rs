@@ -118,9 +118,9 @@ enum Role {
     /// The worker that serves the benchmark's runs.
     #[command(hide = true)]
     Worker {
-        /// The frontend.
+        /// A frontend's gRPC address.
         #[arg(long)]
-        address: String,
+        frontend: String,
     },
 }
 
@@ -177,8 +177,8 @@ impl Bench {
     /// When a process does not start, a run fails, or something cannot be measured.
     pub async fn run(self) -> anyhow::Result<()> {
         let shutdown = Shutdown::on_signals()?;
-        if let Some(Role::Worker { address }) = self.role {
-            return code::work(&address, shutdown).await;
+        if let Some(Role::Worker { frontend }) = self.role {
+            return code::work(&frontend, shutdown).await;
         }
         self.options.check()?;
         tokio::select! {

@@ -47,8 +47,13 @@ pub async fn create_database(server: &str) -> Result<String, ProvisionError> {
     // template1 may be in use by somebody else at this moment; template0 never is.
     connection.execute(AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE template0"))).await?;
     connection.close().await?;
+    Ok(database_url(server, &name))
+}
+
+/// The URL of another database of the server whose URL is `server`.
+pub(crate) fn database_url(server: &str, name: &str) -> String {
     let (base, query) = server.split_once('?').map_or((server, None), |(base, query)| (base, Some(query)));
     let host = base.find("://").map_or(0, |at| at + 3);
     let root = base[host..].find('/').map_or(base, |at| &base[..host + at]);
-    Ok(format!("{root}/{name}{}", query.map(|query| format!("?{query}")).unwrap_or_default()))
+    format!("{root}/{name}{}", query.map(|query| format!("?{query}")).unwrap_or_default())
 }

@@ -28,15 +28,15 @@ pub async fn no_step(_ctx: &WorkflowContext, number: u64) -> Result<u64, Harvest
 /// A1: one activity.
 #[workflow(name = "bench_one_activity", execution_timeout = "1h")]
 pub async fn one_activity(ctx: &WorkflowContext, number: u64) -> Result<u64, HarvestError> {
-    ctx.execute_activity(add_one, number).await
+    ctx.execute_activity(&add_one, number).await
 }
 
 /// W2: three activities, each with the result of the one before.
 #[workflow(name = "bench_three_activities", execution_timeout = "1h")]
 pub async fn three_activities(ctx: &WorkflowContext, number: u64) -> Result<u64, HarvestError> {
-    let number = ctx.execute_activity(add_one, number).await?;
-    let number = ctx.execute_activity(add_one, number).await?;
-    ctx.execute_activity(add_one, number).await
+    let number = ctx.execute_activity(&add_one, number).await?;
+    let number = ctx.execute_activity(&add_one, number).await?;
+    ctx.execute_activity(&add_one, number).await
 }
 
 /// W3: one timer.
@@ -66,7 +66,7 @@ pub async fn sustained(ctx: &WorkflowContext, before: u64) -> Result<u64, Harves
         }
         taken += 1;
         if ctx.should_continue_as_new() {
-            return ctx.continue_as_new(taken).await;
+            ctx.continue_as_new(taken).await?;
         }
     }
 }

@@ -1,0 +1,183 @@
+//! Figures, as a table for people or as JSON lines.
+
+use super::probe::{Rates, Usage, number};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What one workload at one concurrency has cost. `docs/performance.md` explains each.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figures {
+    /// Its name.
+    pub workload: &'static str,
+    /// Clients at once.
+    pub concurrency: u32,
+    /// Units done in a second; a unit is a run if the workload does not say otherwise.
+    pub runs_per_s: Option<f64>,
+    /// The median time of a unit, milliseconds.
+    pub p50_ms: Option<f64>,
+    /// The time that 99 of 100 units keep within.
+    pub p99_ms: Option<f64>,
+    /// CPU seconds of each process per 1 000 units.
+    pub cpu_s_per_1000_runs: BTreeMap<&'static str, f64>,
+    /// Transactions that wrote, per unit.
+    pub commits_per_run: Option<f64>,
+    /// Statements, per unit.
+    pub statements_per_run: Option<f64>,
+    /// Bytes of WAL records, per unit.
+    pub wal_bytes_per_run: Option<f64>,
+    /// How late timers fired.
+    pub timer_late_ms: Option<Percentiles>,
+    /// Statements per unit by text, for `--explain`.
+    #[serde(skip)]
+    pub statements: Vec<(String, f64)>,
+}
+
+/// Two percentiles.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// The median.
+    pub p50: f64,
+    /// The value that 99 of 100 keep within.
+    pub p99: f64,
+}
+
+/// The percentiles of values, `None` of none. Nearest rank: always one of the values.
+pub fn percentiles(mut values: Vec<f64>) -> Option<Percentiles> {
+    values.sort_by(f64::total_cmp);
+    let rank = |percent: usize| values.get((values.len() * percent).div_ceil(100).saturating_sub(1)).copied().map(round);
+    Some(Percentiles { p50: rank(50)?, p99: rank(99)? })
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+impl Figures {
+    /// Figures of `units` that took these milliseconds each, with the idle background taken off.
+    pub fn of(workload: &'static str, concurrency: u32, units: u64, times_ms: Vec<f64>, usage: &Usage, idle: &Rates) -> Self {
+        let units = number(units).max(1.0);
+        let per_unit = |count: f64, background: f64| round(((count - background * usage.seconds) / units).max(0.0));
+        let times = percentiles(times_ms);
+        let spent = usage.spent.as_ref();
+        let share = |text: &str, calls: f64| per_unit(calls, idle.statements.get(text).copied().unwrap_or(0.0));
+        let mut statements: Vec<(String, f64)> =
+            spent.iter().flat_map(|spent| &spent.statements).map(|(text, calls)| (text.clone(), share(text, number(*calls)))).collect();
+        statements.sort_by(|left, right| right.1.total_cmp(&left.1));
+        Self {
+            workload,
+            concurrency,
+            runs_per_s: Some(round(units / usage.seconds)),
+            p50_ms: times.map(|times| times.p50),
+            p99_ms: times.map(|times| times.p99),
+            cpu_s_per_1000_runs: usage.cpu_s.iter().map(|(name, used)| (*name, round(used * 1e3 / units))).collect(),
+            commits_per_run: spent.map(|spent| per_unit(number(spent.commits), idle.commits)),
+            statements_per_run: spent.map(|spent| per_unit(number(spent.statement_calls()), idle.statements.values().sum())),
+            wal_bytes_per_run: spent.map(|spent| per_unit(number(spent.wal_bytes), idle.wal_bytes).round()),
+            timer_late_ms: None,
+            statements,
+        }
+    }
+}
+
+/// Prints figures as they come.
+pub struct Report {
+    json: bool,
+    explain: bool,
+    rows: Vec<Figures>,
+}
+
+impl Report {
+    /// An empty report.
+    pub fn new(json: bool, explain: bool) -> Self {
+        Self { json, explain, rows: Vec::new() }
+    }
+
+    /// Adds figures: prints the JSON line at once, so that nothing is lost when a later workload fails.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn add(&mut self, figures: Figures) -> anyhow::Result<()> {
+        if self.json {
+            println!("{}", serde_json::to_string(&figures)?);
+        }
+        if self.explain {
+            eprintln!("{} at {}: statements per run", figures.workload, figures.concurrency);
+            for (text, calls) in figures.statements.iter().filter(|(_, calls)| *calls > 0.0) {
+                let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(140).collect();
+                eprintln!("{calls:10.3}  {line}");
+            }
+        }
+        self.rows.push(figures);
+        Ok(())
+    }
+
+    /// Prints the table.
+    pub fn finish(&self) {
+        if !self.json {
+            println!("{}", table(&self.rows));
+        }
+    }
+}
+
+fn table(rows: &[Figures]) -> Table {
+    let mut roles: Vec<&str> = Vec::new();
+    for name in ["engine", "frontend", "history", "matching", "timer", "config", "postgres", "redis", "worker", "client"] {
+        if rows.iter().any(|row| row.cpu_s_per_1000_runs.contains_key(name)) {
+            roles.push(name);
+        }
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let fixed = ["", "clients", "runs/s", "p50 ms", "p99 ms", "commits", "statements", "WAL B", "late p50", "late p99"];
+    table.set_header(fixed.iter().map(|name| (*name).to_owned()).chain(roles.iter().map(|role| format!("{role} s/1000"))));
+    let show = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
+    for row in rows {
+        let late = row.timer_late_ms;
+        let mut cells = vec![row.workload.to_owned(), row.concurrency.to_string(), show(row.runs_per_s, 1), show(row.p50_ms, 1), show(row.p99_ms, 1)];
+        cells.extend([show(row.commits_per_run, 2), show(row.statements_per_run, 2), show(row.wal_bytes_per_run, 0)]);
+        cells.extend([show(late.map(|late| late.p50), 1), show(late.map(|late| late.p99), 1)]);
+        cells.extend(roles.iter().map(|role| show(row.cpu_s_per_1000_runs.get(role).copied(), 2)));
+        table.add_row(cells);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harvest_persistence::measure::Spent;
+
+    #[test]
+    fn percentiles_are_values_that_occurred() {
+        assert_eq!(percentiles(Vec::new()), None);
+        assert_eq!(percentiles(vec![7.0]), Some(Percentiles { p50: 7.0, p99: 7.0 }));
+        assert_eq!(percentiles((1..=200).rev().map(f64::from).collect()), Some(Percentiles { p50: 100.0, p99: 198.0 }));
+    }
+
+    #[test]
+    fn the_idle_background_is_taken_off_and_nothing_gets_negative() {
+        let spent = Spent { commits: 50, wal_bytes: 10_000, statements: [("a".to_owned(), 30), ("b".to_owned(), 4)].into() };
+        let usage = Usage { seconds: 2.0, cpu_s: [("client", 0.5)].into(), spent: Some(spent) };
+        let idle = Rates { commits: 5.0, wal_bytes: 9_000.0, statements: [("b".to_owned(), 2.0)].into() };
+        let figures = Figures::of("A1", 1, 10, vec![1.0; 10], &usage, &idle);
+        assert_eq!((figures.commits_per_run, figures.statements_per_run, figures.wal_bytes_per_run), (Some(4.0), Some(3.0), Some(0.0)));
+        assert_eq!((figures.runs_per_s, figures.cpu_s_per_1000_runs["client"]), (Some(5.0), 50.0));
+        assert_eq!(figures.statements, [("a".to_owned(), 3.0), ("b".to_owned(), 0.0)]);
+    }
+
+    #[test]
+    fn a_json_line_has_the_documented_keys() {
+        let figures = Figures::of("W3", 500, 1, vec![], &Usage { seconds: 1.0, ..Usage::default() }, &Rates::default());
+        let value = serde_json::to_value(figures).unwrap();
+        let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        let mut documented = ["workload", "concurrency", "runs_per_s", "p50_ms", "p99_ms", "cpu_s_per_1000_runs", "commits_per_run"].to_vec();
+        documented.extend(["statements_per_run", "wal_bytes_per_run", "timer_late_ms"]);
+        documented.sort_unstable();
+        assert_eq!(keys, documented);
+    }
+}
