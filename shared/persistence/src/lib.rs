@@ -19,13 +19,14 @@
 //! [`control::DirectoryStore`] and [`control::ConfigStore`] and are cheap to clone.
 //!
 //! # Testing
-//! [`conformance`] holds what every store must do; [`provision`] gives tests a Postgres of their own.
+//! [`conformance`] holds what every store must do; [`provision`] gives tests a Postgres of their own, [`measure`] counts what they cost it.
 
 pub mod batch;
 pub mod conformance;
 pub mod control;
 pub mod embedded;
 pub mod error;
+pub mod measure;
 pub mod postgres;
 pub mod provision;
 mod slots;
