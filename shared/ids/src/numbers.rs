@@ -111,8 +111,7 @@ mod tests {
     #[test]
     fn the_slot_of_a_workflow_never_changes() {
         let slot = |id: &str| Slot::of(&Namespace::default(), &WorkflowId::new(id).unwrap()).number();
-        assert_eq!([slot("order-1"), slot("order-2"), slot("a")], [slot("order-1"), slot("order-2"), slot("a")]);
-        assert!(slot("order-1") < SLOT_COUNT);
+        assert_eq!(["order-1", "order-2", "a"].map(slot), [2166, 3543, 3506]);
         assert_eq!(Slot::new(4096), Err(SlotError(4096)));
     }
 }

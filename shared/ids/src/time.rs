@@ -98,7 +98,7 @@ impl DurationMs {
     pub fn from_duration(field: impl Into<String>, duration: Duration) -> Result<Self, DurationError> {
         let millis = duration.as_nanos().div_ceil(1_000_000);
         match u64::try_from(millis) {
-            Ok(millis) if millis >= 1 && millis <= Self::MAX.0 => Ok(Self(millis)),
+            Ok(millis) if (1..=Self::MAX.0).contains(&millis) => Ok(Self(millis)),
             _ => Err(DurationError { field: field.into(), found: format!("{duration:?}") }),
         }
     }
