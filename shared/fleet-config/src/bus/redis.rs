@@ -73,7 +73,7 @@ impl Subscriber {
         let mut failures = 0;
         loop {
             match self.receive(&mut failures).await {
-                Ok(reason) => tracing::info!(reason, "subscription to the bus ended: subscribing again"),
+                Ok(reason) => tracing::warn!(reason, "the subscription to the bus ended: subscribing again"),
                 // One warning an outage.
                 Err(error) if failures == 0 => tracing::warn!(%error, "the bus cannot be reached: the configuration is polled meanwhile"),
                 Err(error) => tracing::debug!(%error, "the bus cannot be reached"),
