@@ -73,7 +73,10 @@ impl Router {
             () = self.moved(shard, &owner) => Err(Error::unavailable(format!("shard {shard} has moved"))),
         };
         match answer {
-            Ok(answer) => Ok(answer.into_inner()),
+            Ok(answer) => {
+                harvest_runtime::crash::point("frontend.forwarded");
+                Ok(answer.into_inner())
+            }
             Err(error) => {
                 self.learn(shard, &owner, &error).await;
                 Err(error)
