@@ -232,15 +232,7 @@ impl Options {
 
     fn plan(&self, database: Option<String>) -> Plan {
         let histories = if self.workload.contains(&Workload::Takeover) { self.copies.max(2) } else { self.copies };
-        Plan {
-            layout: self.services,
-            database,
-            redis: self.redis.clone(),
-            shards: self.shards,
-            copies: self.copies,
-            histories,
-            folder: self.folder.clone(),
-        }
+        Plan { layout: self.services, database, redis: self.redis.clone(), shards: self.shards, copies: self.copies, histories, folder: self.folder.clone() }
     }
 
     #[allow(clippy::too_many_arguments)] // the parts of one measurement

@@ -1,7 +1,7 @@
 //! The processes that are measured: the engine and a worker.
 
-use super::probe::wait_until;
 use super::Layout;
+use super::probe::wait_until;
 use anyhow::{Context as _, bail};
 use harvest_runtime::SystemClock;
 use nix::sys::signal::{Signal, kill};

@@ -40,6 +40,10 @@ pub async fn measure(load: &Load, fleet: &mut Fleet, probe: &mut Probe, span: Du
     let clock = probe.clock();
     let (begun, mut times, mut kills) = (clock.monotonic(), Vec::new(), 0u32);
     while kills < 3 || clock.monotonic().saturating_sub(begun) < span {
+        // The shards are spread, open and at work before the next kill.
+        wait_until(&clock, "shards to be spread", PATIENCE, || async { owners(&store).await.is_ok_and(|owners| is_spread(&owners, shards.len())) }).await?;
+        let since = clock.monotonic();
+        wait_until(&clock, "every shard to be at work", PATIENCE, || std::future::ready(ended_since(&ends, &shards, since))).await?;
         for client in &mut clients {
             client.work("takeover", LOAD / u32::try_from(shards.len())?, progress).await?;
         }
@@ -48,26 +52,19 @@ pub async fn measure(load: &Load, fleet: &mut Fleet, probe: &mut Probe, span: Du
         fleet.kill_history(port).await?;
         kills += 1;
         progress.step(&format!("takeover: kill {kills}, an owner of {} shards", taken.len()));
-        let progressed = || {
-            let ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
-            let all = taken.iter().all(|shard| ends.get(shard).is_some_and(|end| *end > killed_at + UNDER_WAY));
-            async move { all }
-        };
         // The first end after the kill would be overwritten by later ones: look at it as it comes.
         let mut first: BTreeMap<ShardId, Duration> = BTreeMap::new();
         wait_until(&clock, "runs of the killed owner's shards to progress", PATIENCE, || {
             for (shard, end) in ends.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|(_, end)| **end > killed_at + UNDER_WAY) {
                 first.entry(*shard).or_insert(*end);
             }
-            progressed()
+            std::future::ready(taken.iter().all(|shard| first.contains_key(shard)))
         })
         .await?;
         for shard in &taken {
             times.push(milliseconds(killed_at, *first.get(shard).context("a shard without progress")?)?);
         }
         fleet.restart_history(port).await?;
-        wait_until(&clock, "the restarted process to own shards again", PATIENCE, || async { owners(&store).await.is_ok_and(|owners| owners.contains_key(&port)) })
-            .await?;
     }
     for client in clients {
         client.stop().await?;
@@ -76,6 +73,18 @@ pub async fn measure(load: &Load, fleet: &mut Fleet, probe: &mut Probe, span: Du
     let usage = Usage { seconds: 1.0, ..Usage::default() };
     let figures = Figures::of("takeover", u32::try_from(shards.len())?, count, times, &usage, &super::Rates::default());
     Ok(Figures { runs_per_s: None, p99_ms: percentiles.map(|times| times.p99), ..figures })
+}
+
+/// Whether a run of each of these shards has ended after this time.
+fn ended_since(ends: &Ends, shards: &BTreeSet<ShardId>, since: Duration) -> bool {
+    let ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+    shards.iter().all(|shard| ends.get(shard).is_some_and(|end| *end > since))
+}
+
+/// Whether all shards have owners, and no owner has more than one shard more than another.
+fn is_spread(owners: &BTreeMap<u16, Vec<ShardId>>, shards: usize) -> bool {
+    let counts = || owners.values().map(Vec::len);
+    owners.len() > 1 && counts().sum::<usize>() == shards && counts().max() <= counts().min().map(|least| least + 1)
 }
 
 /// A client whose runs are all in one shard.
