@@ -134,20 +134,25 @@ impl Fences {
         Ok(shards.iter().filter_map(|(shard, view)| Some((*shard, fleet.process_at(view.address.as_deref()?)?))).collect())
     }
 
-    /// Waits until each of these shards has been taken over and has committed since, and says how long that took from now, per shard.
+    /// Waits until each of these shards has been taken over and has committed since: how long from now until the last one had a new owner,
+    /// and until the last one had its owner's first commit.
     ///
     /// # Errors
     /// When it does not happen within `longest`.
-    pub async fn takeover(&self, before: &BTreeMap<i32, ShardView>, lost: &[i32], longest: Duration) -> anyhow::Result<Duration> {
+    pub async fn takeover(&self, before: &BTreeMap<i32, ShardView>, lost: &[i32], longest: Duration) -> anyhow::Result<(Duration, Duration)> {
         let clock = SystemClock::new();
         let begin = clock.monotonic();
-        crate::eventually("every lost shard commits under a new owner", longest, || async {
-            let now = self.shards().await?;
-            let waiting: Vec<_> = lost.iter().filter(|shard| !progressed(&before[*shard], &now[*shard])).collect();
-            anyhow::ensure!(waiting.is_empty(), "no commit of another owner yet: {waiting:?}");
-            Ok(Some(clock.monotonic() - begin))
-        })
-        .await
+        let wait = async |what: &str, done: fn(&ShardView, &ShardView) -> bool| {
+            crate::eventually(format!("every lost shard {what}"), longest, || async {
+                let now = self.shards().await?;
+                let waiting: Vec<_> = lost.iter().filter(|shard| !done(&before[*shard], &now[*shard])).collect();
+                anyhow::ensure!(waiting.is_empty(), "not yet: {waiting:?}");
+                Ok(Some(clock.monotonic() - begin))
+            })
+            .await
+        };
+        let owned = wait("has a new owner", |before, now| now.epoch > before.epoch).await?;
+        Ok((owned, wait("has a commit of its new owner", progressed).await?))
     }
 }
 

@@ -6,6 +6,7 @@ use harvest_integration_tests::eventually::holds;
 use harvest_integration_tests::fleet::with_fleet;
 use harvest_integration_tests::load::Load;
 use harvest_integration_tests::process::Process;
+use harvest_integration_tests::samples;
 use harvest_integration_tests::store::{Fences, Stores};
 use harvest_integration_tests::{Fleet, Plan, Topology, World};
 use harvest_runtime::{IdSource, SeededIds, SystemIds};
@@ -85,4 +86,29 @@ async fn kill_and_restart(fleet: &Fleet, name: &str, fences: &Fences) -> anyhow:
     process.restart(&[])?;
     fleet.wait_one_ready(name).await?;
     Ok(took)
+}
+
+/// The one process of `harvest dev` is killed under load, again and again, also with a commit of its embedded store under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn harvest_dev_is_killed_again_and_again() {
+    with_fleet(Plan::new(Topology::Dev, "dev-kills"), |fleet| async move {
+        let world = World::new(&fleet, "dev")?;
+        world.serve(samples::workflows(), samples::activities())?;
+        let load = Load { longest: Duration::from_secs(120), ..Load::new("p", 40) };
+        let (ended, in_load) = (load.ended.clone(), world.clone());
+        let running = harvest_runtime::spawn_owned("load", async move { load.run(&in_load).await });
+        let dev = fleet.process("dev")?;
+        holds("some purchases have ended", Duration::from_secs(60), || ended.load(Ordering::Relaxed) >= 8).await?;
+        dev.kill9().await?;
+        for point in ["history.in_flight:15", "history.committed:15"] {
+            dev.restart(&[("HARVEST_CRASH_POINT", point)])?;
+            dev.wait(Duration::from_secs(60)).await.with_context(|| format!("{point} was never reached"))?;
+        }
+        dev.restart(&[("HARVEST_CRASH_POINT", "")])?;
+        let outcome = running.await.context("the load panicked")??;
+        println!("{} purchases correct, {} steps repeated", outcome.correct, outcome.repeated);
+        world.audit(&Stores::open(&fleet).await?).await?;
+        Ok(())
+    })
+    .await;
 }

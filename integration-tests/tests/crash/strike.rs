@@ -72,19 +72,20 @@ pub async fn run(strike: Strike) {
     let service = strike.victim.rsplit_once('-').map_or(strike.victim, |(service, _)| service);
     let point = format!("{}:{}:{}", strike.point, strike.nth, strike.how.word());
     let name = format!("{}-{}", strike.point.replace(['.', '_'], "-"), strike.how.word());
-    // With many shards every scanner has some.
-    let plan = Plan::new(harvest_integration_tests::Topology::Single, &name).shards(8).copies(service, 2);
+    // With more shards every scanner has some.
+    let shards = if service == "timer-scanner" { 12 } else { 4 };
+    let plan = Plan::new(harvest_integration_tests::Topology::Single, &name).shards(shards).copies(service, 2);
     with_fleet(plan.environment(strike.victim, "HARVEST_CRASH_POINT", &point), |fleet| async move { on_fleet(&fleet, strike).await }).await;
 }
 
 async fn on_fleet(fleet: &Arc<Fleet>, strike: Strike) -> anyhow::Result<()> {
     let victim = fleet.process(strike.victim)?;
     let fences = Fences::open(fleet).await?;
-    let mut fronts = vec![open_front(fleet, "front-1", 24)?, open_front(fleet, "front-2", 24)?];
+    let mut fronts = vec![open_front(fleet, "front", 24)?];
     let before = wait_for_hit(fleet, strike, victim, &fences, &mut fronts).await?;
     println!("{} was struck at {}", strike.victim, strike.point);
     // Work for every shard, so that each has something to commit under its next owner.
-    fronts.push(open_front(fleet, "pulse", 40)?);
+    fronts.push(open_front(fleet, "pulse", 24)?);
     if strike.victim.starts_with("history") {
         report_takeover(fleet, strike.victim, &fences, &before).await?;
     }
@@ -101,7 +102,7 @@ async fn on_fleet(fleet: &Arc<Fleet>, strike: Strike) -> anyhow::Result<()> {
         How::Stop => victim.thaw()?,
     }
     // Whether it finds its place again or ends itself because it has lost everything, the fleet must go on.
-    let late = open_front(fleet, "late", 24)?;
+    let late = open_front(fleet, "late", 8)?;
     late.load.await.context("the load panicked")??;
     if victim.is_running() {
         fleet.wait_one_ready(strike.victim).await?;
@@ -132,7 +133,7 @@ async fn wait_for_hit(
                 Err(_) => seen = fences.shards().await?,
             }
         }
-        fronts.push(open_front(fleet, &format!("more-{round}"), 12)?);
+        fronts.push(open_front(fleet, &format!("more-{round}"), 8)?);
     }
     anyhow::bail!("{} never reached {}", strike.victim, strike.point)
 }
@@ -148,9 +149,14 @@ async fn hit(strike: Strike, victim: &Process, longest: Duration) -> anyhow::Res
 pub async fn report_takeover(fleet: &Fleet, victim: &str, fences: &Fences, before: &BTreeMap<i32, ShardView>) -> anyhow::Result<Duration> {
     let owner = |view: &ShardView| view.address.as_deref().and_then(|address| fleet.process_at(address));
     let lost: Vec<i32> = before.iter().filter(|(_, view)| owner(view).as_deref() == Some(victim)).map(|(shard, _)| *shard).collect();
-    let took = fences.takeover(before, &lost, TAKEOVER).await?;
-    println!("takeover of {} shards of {victim}: {} ms until each had a commit of its new owner", lost.len(), took.as_millis());
-    Ok(took)
+    let (owned, committed) = fences.takeover(before, &lost, TAKEOVER).await?;
+    println!(
+        "takeover of {} shards of {victim}: {} ms until each had a new owner, {} ms until each had its commit",
+        lost.len(),
+        owned.as_millis(),
+        committed.as_millis()
+    );
+    Ok(committed)
 }
 
 /// Every log of these tenants holds; what they are, to be compared later.
