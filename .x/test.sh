@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # ./x test: one private Postgres and one private Redis for all tests, removed afterwards, also after a failure or Ctrl-C.
-# ./x ci: what CI runs.
+# ./x soak: the tests whose numbers can grow, with larger ones. ./x ci: what CI runs.
 
 test_cleanup() {
   trap - EXIT INT TERM
@@ -34,6 +34,14 @@ test_command() {
     cargo test --workspace --no-fail-fast "$@"
   fi
   test_cleanup
+}
+
+# The same tests with larger numbers; each variable that is set already is kept.
+soak_command() {
+  export HARVEST_SOAK_RUNS=${HARVEST_SOAK_RUNS:-1000} HARVEST_SOAK_KILLS=${HARVEST_SOAK_KILLS:-50}
+  export HARVEST_OUTAGE_SECS=${HARVEST_OUTAGE_SECS:-30} HARVEST_SEEDS=${HARVEST_SEEDS:-1000}
+  cargo nextest --version >/dev/null 2>&1 || die "soak needs cargo-nextest: cargo install cargo-nextest --locked"
+  test_command --no-capture -E 'test(processes_die_at_random) | test(outages) | test(world)' "$@"
 }
 
 ci_step() { # NAME COMMAND..: says how long each part took, for the log's reader
