@@ -6,6 +6,7 @@ mod acknowledgements;
 mod arming;
 mod delivery;
 mod offers;
+mod reannouncement;
 
 use crate::shard::neighbours::{Neighbours, Offer};
 use acknowledgements::Acknowledgements;
@@ -26,8 +27,10 @@ use tokio_util::sync::CancellationToken;
 
 /// The neighbours of this process's shards.
 pub struct Fleet {
+    me: Member,
     directory: Directory,
     channels: Arc<Channels>,
+    clock: Arc<dyn Clock>,
     offers: Offers,
     arming: Arming,
     acknowledgements: Acknowledgements,
@@ -50,9 +53,11 @@ impl Fleet {
         Self {
             offers: Offers::start(me.clone(), directory.clone(), channels.clone(), clock.clone(), shutdown.clone()),
             arming: Arming::start(directory.clone(), channels.clone(), shutdown.clone()),
-            acknowledgements: Acknowledgements::start(me.process_id, config, clock, shutdown),
+            acknowledgements: Acknowledgements::start(me.process_id.clone(), config, clock.clone(), shutdown),
+            me,
             directory,
             channels,
+            clock,
             shards: AtomicUsize::new(1),
             sticky_timeout,
         }
@@ -96,6 +101,11 @@ impl Neighbours for Fleet {
 
     fn frontends_alive(&self) -> bool {
         !self.directory.members(ServiceKind::Frontend).is_empty()
+    }
+
+    async fn reannounce(&self, shard_id: ShardId, epoch: Epoch, within: Duration) {
+        let frontends = reannouncement::Frontends { me: &self.me, directory: &self.directory, channels: &self.channels, clock: self.clock.as_ref() };
+        frontends.ask(shard_id, epoch, within).await;
     }
 
     fn sticky_timeout(&self) -> Duration {

@@ -7,6 +7,7 @@
 //! batch comes back.
 
 pub mod actor;
+mod announce;
 mod batch;
 mod cache;
 mod commit;

@@ -5,7 +5,7 @@ use super::cache::Cache;
 use super::commit::LostStart;
 use super::liveness::{Liveness, SWEEP_EVERY};
 use super::neighbours::Neighbours;
-use super::operation::{BusinessKey, Refusal};
+use super::operation::{Answer, BusinessKey, Refusal};
 use super::outbox::Outbox;
 use super::queries::Queries;
 use super::ready::{QueueKey, Ready};
@@ -64,13 +64,13 @@ pub struct Tuning {
     pub cached_runs: usize,
     /// Most operations that wait for the loop.
     pub inbox_operations: usize,
-    /// For how long activity tasks found at a takeover are not offered, so that workers that run one can say so first.
+    /// For how long at most activity tasks found at a takeover are not offered: until all frontends have announced what workers run.
     pub takeover_hold: Duration,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { cached_runs: 10_000, inbox_operations: 4_096, takeover_hold: Duration::from_millis(700) }
+        Self { cached_runs: 10_000, inbox_operations: 4_096, takeover_hold: Duration::from_millis(1_500) }
     }
 }
 
@@ -79,13 +79,14 @@ pub(crate) enum Happening {
     Committed(Box<dyn ShardWriter>, Result<(), CommitError>),
     Settled(Option<Fence>),
     Reopened(Box<dyn ShardWriter>),
-    Loaded(ExecutionId, Result<Option<StoredRun>, StoreError>),
+    Loaded(ExecutionId, Result<Option<Box<StoredRun>>, StoreError>),
     Found(BusinessKey, Result<Option<(ExecutionId, Status)>, StoreError>),
     Checked(Vec<Riding>, Result<Epoch, StoreError>),
     Delivered(ShardId, bool),
     TaskPage(QueueKey, Result<Vec<TaskRow>, StoreError>),
     OutboxPage(Result<Vec<OutboxRow>, StoreError>),
     HoldOver,
+    Announced(Envelope, Result<Answer, Refusal>),
 }
 
 /// Rows asked for in one page.
@@ -127,8 +128,8 @@ pub(crate) struct Actor {
     pub(crate) volatile: BTreeSet<(Timestamp, ExecutionId)>,
     /// Operations of a poisoned batch, decided again one by one.
     pub(crate) solo: VecDeque<Envelope>,
-    /// Starts of tasks that workers have and that were undone with a poisoned batch: done again as soon as their runs are loaded.
-    pub(crate) lost_starts: BTreeMap<ExecutionId, Vec<LostStart>>,
+    /// Runs that were undone with a poisoned batch and are not loaded again yet, with starts of their tasks that workers know of.
+    pub(crate) undone: BTreeMap<ExecutionId, Vec<LostStart>>,
     pub(crate) last_now: Timestamp,
     pub(crate) dispatches: u64,
     pub(crate) next_task_sequence: i64,
@@ -192,7 +193,7 @@ pub async fn open(shard_id: ShardId, deps: ShardDeps) -> Result<(ShardHandle, St
         queries: Queries::default(),
         volatile: BTreeSet::new(),
         solo: VecDeque::new(),
-        lost_starts: BTreeMap::new(),
+        undone: BTreeMap::new(),
         last_now: Timestamp::default(),
         dispatches: 0,
         next_task_sequence: recovery.last_task_sequence + 1,
@@ -221,9 +222,13 @@ impl Actor {
             }
         }
         if !self.held.is_empty() {
-            let (clock, hold) = (self.deps.clock.clone(), self.deps.tuning.takeover_hold);
+            let (neighbours, clock, hold) = (self.deps.neighbours.clone(), self.deps.clock.clone(), self.deps.tuning.takeover_hold);
+            let (shard_id, epoch) = (self.shard_id, self.epoch);
             self.spawn(async move {
-                clock.sleep(hold).await;
+                tokio::select! {
+                    () = neighbours.reannounce(shard_id, epoch, hold) => {}
+                    () = clock.sleep(hold) => tracing::info!(shard = shard_id.0, "not all frontends have said in time what their workers run"),
+                }
                 Happening::HoldOver
             });
         }
@@ -307,6 +312,7 @@ impl Actor {
         }
         self.send_batch();
         self.resume();
+        self.make_room();
         self.check_epoch();
         self.pay_acknowledgement();
         self.offer();

@@ -6,6 +6,9 @@ use harvest_ids::ExecutionId;
 use harvest_workflow_core::state::Status;
 use std::collections::{BTreeMap, HashMap};
 
+/// Most runs dropped at once: what is left is dropped soon after.
+const EVICTED_AT_ONCE: usize = 1_000;
+
 /// Runs in memory, bounded in number; a run with unsaved or uncommitted changes is never evicted.
 #[derive(Debug)]
 pub(crate) struct Cache {
@@ -82,7 +85,7 @@ impl Cache {
         if excess == 0 {
             return;
         }
-        let candidates: Vec<ExecutionId> = self.order.values().take(excess + 64).copied().collect();
+        let candidates: Vec<ExecutionId> = self.order.values().take(excess.min(EVICTED_AT_ONCE) + 64).copied().collect();
         for id in candidates.into_iter().filter(|id| self.runs.get(id).is_some_and(|run| !pinned(run))).take(excess).collect::<Vec<_>>() {
             self.forget(id);
         }

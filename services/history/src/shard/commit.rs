@@ -1,7 +1,7 @@
 //! The way of a batch: sealed, with the store, committed, lost, poisoned or unknown; and what a commit sets off.
 
 use super::actor::{Actor, Happening, NEAR, PAGE};
-use super::batch::{InFlight, OpenBatch, Riding, respond};
+use super::batch::{InFlight, MAX_DECISIONS, OpenBatch, Riding, respond};
 use super::operation::{Answer, Operation, Refusal};
 use harvest_ids::{ActivityId, Epoch, ExecutionId, Timestamp};
 use harvest_persistence::batch::{Batch, BatchId};
@@ -74,7 +74,13 @@ impl Actor {
                 }
                 self.open.delivered.extend(done);
             }
-            Happening::TaskPage(key, rows) => self.ready.page(&key, self.page_or_warn(rows), PAGE as usize),
+            Happening::TaskPage(key, rows) => {
+                let rows = self.page_or_warn(rows);
+                // Rows stay until tasks have ended: what a worker has, and what was announced after a takeover, is not offered again.
+                let taken = rows.iter().flatten().map(|row| row.task).filter(|task| self.is_with_a_worker(*task)).collect();
+                self.ready.page(&key, rows, PAGE as usize, &taken);
+            }
+            Happening::Announced(envelope, answer) => self.ride(None, envelope, answer),
             Happening::OutboxPage(rows) => {
                 let rows = self.page_or_warn(rows).map(|rows| rows.into_iter().map(|row| (self.deps.neighbours.shard_of(row.target), row)).collect());
                 self.outbox.page(rows, PAGE as usize);
@@ -206,8 +212,18 @@ impl Actor {
         for row in in_flight.batch.outbox_new {
             self.outbox.add(self.deps.neighbours.shard_of(row.target), row);
         }
+    }
+
+    /// Drops runs from memory when there are too many. What is only there is written first, oldest first.
+    pub(crate) fn make_room(&mut self) {
+        if !self.cache.is_over_capacity() {
+            return;
+        }
         let (committed, open) = (self.committed, &self.open.touched);
         self.cache.evict(|run| run.last_batch > committed || run.has_unsaved() || open.contains(&run.execution_id));
+        if self.cache.is_over_capacity() {
+            self.save_unsaved(MAX_DECISIONS);
+        }
     }
 
     /// Some value was refused and nobody knows whose: all decisions since the last commit are undone in memory and decided again, one
@@ -236,13 +252,9 @@ impl Actor {
         }
         let undecided = std::mem::take(&mut self.resumed);
         self.solo.extend(undecided.into_iter().map(|(_, envelope)| envelope));
-        let incomplete: Vec<ExecutionId> = self.lost_starts.keys().copied().collect();
-        for id in incomplete {
-            self.load(id);
-        }
     }
 
-    /// Forgets the runs of two batches, but not which of their tasks workers have.
+    /// Runs of two batches are read again; which of their tasks workers have is not forgotten.
     fn undo(&mut self, in_flight: &InFlight, open: &OpenBatch) {
         // A start whose answer rides was told nobody: the task is taken again when the taking is decided again.
         let untold: BTreeSet<(Epoch, u64)> = in_flight.riding.iter().chain(&open.riding).filter_map(dispatch_of).collect();
@@ -251,16 +263,26 @@ impl Actor {
             let records = harvest_wire::records::decode(&row.records).expect("what was encoded here decodes");
             starts.extend(records.iter().filter_map(start_of).map(|start| (row.execution_id, start)));
         }
-        let undone: BTreeSet<ExecutionId> = in_flight.sealed.iter().map(|sealed| sealed.execution_id).chain(open.touched.iter().copied()).collect();
-        for id in undone {
+        let runs: BTreeSet<ExecutionId> = in_flight.sealed.iter().map(|sealed| sealed.execution_id).chain(open.touched.iter().copied()).collect();
+        for id in runs {
             let unsaved = self.cache.peek(id).map(|run| run.unsaved()).unwrap_or_default();
             starts.extend(unsaved.iter().filter_map(start_of).map(|start| (id, start)));
             self.cache.forget(id);
+            self.undone.entry(id).or_default();
         }
         for (id, start) in starts {
             if !untold.contains(&(start.dispatch.epoch, start.dispatch.sequence)) {
-                self.lost_starts.entry(id).or_default().push(start);
+                self.undone.entry(id).or_default().push(start);
             }
+        }
+        self.load_undone();
+    }
+
+    /// Runs that were undone are loaded also when nobody asks for them: their attempts have to be watched.
+    pub(crate) fn load_undone(&mut self) {
+        let ids: Vec<ExecutionId> = self.undone.keys().copied().collect();
+        for id in ids {
+            self.load(id);
         }
     }
 
@@ -276,7 +298,7 @@ impl Actor {
 
     /// A run that was undone is loaded: starts that workers know of are done again, in memory as before.
     pub(crate) fn restart_tasks(&mut self, id: ExecutionId) {
-        for LostStart { activity_id, dispatch } in self.lost_starts.remove(&id).unwrap_or_default() {
+        for LostStart { activity_id, dispatch } in self.undone.remove(&id).unwrap_or_default() {
             let input = match activity_id {
                 None => Input::StartWorkflowTask { dispatch },
                 Some(activity_id) => Input::StartActivity { activity_id, dispatch },
@@ -298,7 +320,7 @@ impl Actor {
 
     /// Writes starts of tasks that are only in memory, of so many runs.
     pub(crate) fn save_unsaved(&mut self, most: usize) {
-        let unsaved = self.cache.runs().filter(|run| run.has_unsaved()).map(|run| run.execution_id).take(most);
+        let unsaved = self.cache.runs().take(most.saturating_mul(2)).filter(|run| run.has_unsaved()).map(|run| run.execution_id).take(most);
         self.open.touched.extend(unsaved);
     }
 }

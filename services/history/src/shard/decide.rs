@@ -106,34 +106,34 @@ impl Actor {
     pub(crate) fn load(&mut self, id: ExecutionId) -> &mut Vec<Envelope> {
         if !self.loading.contains_key(&id) {
             let (store, shard_id) = (self.deps.store.clone(), self.shard_id);
-            self.spawn(async move { Happening::Loaded(id, store.load_run(shard_id, id).await) });
+            self.spawn(async move { Happening::Loaded(id, store.load_run(shard_id, id).await.map(|run| run.map(Box::new))) });
         }
         self.loading.entry(id).or_default()
     }
 
-    pub(crate) fn loaded(&mut self, id: ExecutionId, stored: Result<Option<StoredRun>, StoreError>) {
+    pub(crate) fn loaded(&mut self, id: ExecutionId, stored: Result<Option<Box<StoredRun>>, StoreError>) {
         let parked = self.loading.remove(&id).unwrap_or_default();
         self.parked -= parked.len();
         let run = match stored {
-            Ok(Some(stored)) => Run::load(stored).map(Some).map_err(|error| Refusal::Corrupt(error.to_string())),
+            Ok(Some(stored)) => Run::load(*stored).map(Some).map_err(|error| Refusal::Corrupt(error.to_string())),
             Ok(None) => Ok(None),
             Err(error) => Err(refusal_of(&error)),
         };
         match run {
             Ok(Some(run)) => {
-                let now = self.deps.clock.monotonic();
-                for (activity_id, attempt, _) in run.state.running_activities() {
-                    self.liveness.watch(id, activity_id, attempt, now);
-                }
                 if !self.cache.contains(id) {
                     self.cache.insert(run);
                 }
                 self.restart_tasks(id);
+                self.watch_attempts(id);
                 self.resumed.extend(parked.into_iter().map(|envelope| (id, envelope)));
             }
             // It may have been started while the store was being read.
             Ok(None) if self.cache.contains(id) => self.resumed.extend(parked.into_iter().map(|envelope| (id, envelope))),
-            Ok(None) => parked.into_iter().for_each(|envelope| self.without_run(envelope)),
+            Ok(None) => {
+                self.undone.remove(&id); // it was never committed
+                parked.into_iter().for_each(|envelope| self.without_run(envelope));
+            }
             Err(refusal) => parked.into_iter().for_each(|envelope| respond(envelope.responder, Err(refusal.clone()))),
         }
     }

@@ -58,7 +58,7 @@ impl Liveness {
         }
     }
 
-    /// Attempts that are lost; they are watched no more.
+    /// Attempts that are lost. They are reported again later unless the run says that they have ended.
     pub(crate) fn sweep(&mut self, now: Duration, could_hear: bool) -> Vec<(ExecutionId, ActivityId, Attempt)> {
         let outage = !could_hear || now.saturating_sub(self.last_sweep) > OWN_OUTAGE;
         self.last_sweep = now;
@@ -75,7 +75,9 @@ impl Liveness {
             .map(|((run, activity), seen)| (*run, *activity, seen.attempt))
             .collect();
         for (run, activity, _) in &lost {
-            self.seen.remove(&(*run, *activity));
+            if let Some(seen) = self.seen.get_mut(&(*run, *activity)) {
+                seen.at = now;
+            }
         }
         lost
     }
@@ -104,6 +106,10 @@ mod tests {
             assert!(liveness.sweep(at(second), true).is_empty(), "no frontend at second 25");
         }
         assert_eq!(liveness.sweep(at(35), true), vec![(run, EventId(3), Attempt(1))]);
-        assert!(liveness.sweep(at(36), true).is_empty(), "reported once");
+        assert!(liveness.sweep(at(36), true).is_empty(), "not at every sweep");
+        liveness.ended(run, EventId(3));
+        for second in 37..=60 {
+            assert!(liveness.sweep(at(second), true).is_empty(), "it has ended");
+        }
     }
 }

@@ -68,6 +68,12 @@ pub trait Neighbours: Send + Sync + 'static {
     /// Whether any frontend is alive: without one no announcement can arrive, and silence means nothing.
     fn frontends_alive(&self) -> bool;
 
+    /// Asks all live frontends for the attempts of a shard that has just been taken over. Returns when each has announced what its workers
+    /// run; the shard waits for it no longer than `within`. A fleet that cannot be asked never answers.
+    async fn reannounce(&self, _shard_id: ShardId, _epoch: Epoch, _within: Duration) {
+        std::future::pending().await
+    }
+
     /// How long a sticky worker is waited for.
     fn sticky_timeout(&self) -> Duration;
 }

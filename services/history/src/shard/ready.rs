@@ -7,7 +7,7 @@ use harvest_ids::{Namespace, TaskQueue};
 use harvest_persistence::batch::{TaskId, TaskRow};
 use harvest_persistence::store::{BacklogQueue, TaskKind};
 use harvest_workflow_core::projection::TaskKey;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Most tasks of one queue and kind that wait in memory without being offered.
@@ -97,7 +97,7 @@ impl Queue {
         }
     }
 
-    fn page(&mut self, rows: Vec<TaskRow>, asked_for: usize) {
+    fn page(&mut self, rows: Vec<TaskRow>, asked_for: usize, taken: &BTreeSet<TaskId>) {
         let read_to = rows.last().map(|row| row.sequence).or(self.spilled_after);
         let all = rows.len() < asked_for;
         self.spilled_after = match self.missed.take() {
@@ -106,7 +106,7 @@ impl Queue {
             None => read_to,
         };
         for row in rows {
-            if !self.offered.contains_key(&row.task) {
+            if !self.offered.contains_key(&row.task) && !taken.contains(&row.task) {
                 self.waiting.insert(row.sequence, row.task);
             }
         }
@@ -156,17 +156,17 @@ impl Ready {
             .collect()
     }
 
-    /// A page came: `None` when it could not be read.
-    pub(crate) fn page(&mut self, key: &QueueKey, rows: Option<Vec<TaskRow>>, asked_for: usize) {
+    /// A page came: `None` when it could not be read. Tasks that workers have are left out.
+    pub(crate) fn page(&mut self, key: &QueueKey, rows: Option<Vec<TaskRow>>, asked_for: usize, taken: &BTreeSet<TaskId>) {
         let queue = self.queues.entry(key.clone()).or_default();
         queue.reading = false;
         if let Some(rows) = rows {
-            queue.page(rows, asked_for);
+            queue.page(rows, asked_for, taken);
         }
     }
 
     /// Tasks to offer now, oldest first: as many as the window allows. All of them again when the generation of offers has changed.
-    pub(crate) fn to_offer(&mut self, window: usize, generation: u64, now: Duration) -> Vec<(QueueKey, i64, TaskId)> {
+    pub(crate) fn take_offers(&mut self, window: usize, generation: u64, now: Duration) -> Vec<(QueueKey, i64, TaskId)> {
         if generation != self.generation {
             self.generation = generation;
             for queue in self.queues.values_mut() {
@@ -211,11 +211,5 @@ impl Ready {
             }
         }
         self.queues.retain(|_, queue| !queue.waiting.is_empty() || !queue.offered.is_empty() || queue.spilled_after.is_some() || queue.reading);
-    }
-
-    /// How many tasks are in memory.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.queues.values().map(|queue| queue.waiting.len() + queue.offered.len()).sum()
     }
 }

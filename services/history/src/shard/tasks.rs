@@ -2,7 +2,7 @@
 
 use super::Envelope;
 use super::actor::{Actor, Happening, NEAR, PAGE};
-use super::batch::{MAX_DECISIONS, respond};
+use super::batch::respond;
 use super::neighbours::{Offer, OfferKind};
 use super::operation::{Answer, ClosedView, Operation, Refusal, TakenActivityTask, TakenQuery, TakenWorkflowTask, Target};
 use super::queries::WaitingQuery;
@@ -119,10 +119,23 @@ impl Actor {
         self.take(Envelope { operation: Operation::Input { target: Target::Execution(id), follow_chain: false, input }, responder });
     }
 
+    /// Attempts that a run has with workers are expected to be announced from now on.
+    pub(crate) fn watch_attempts(&mut self, id: ExecutionId) {
+        let Some(run) = self.cache.peek(id) else { return };
+        let now = self.deps.clock.monotonic();
+        for (activity_id, attempt, _) in run.state.running_activities() {
+            self.liveness.watch(id, activity_id, attempt, now);
+        }
+    }
+
     /// What an input that was accepted says about the worker of an attempt.
     pub(crate) fn note_sign_of_life(&mut self, id: ExecutionId, input: &Input) {
         match input {
-            Input::CloseActivity { token: TaskToken { activity_id: Some(activity_id), .. }, .. } => self.liveness.ended(id, *activity_id),
+            Input::CloseActivity { token: TaskToken { activity_id: Some(activity_id), .. }, .. } | Input::ActivityLost { activity_id, .. } => {
+                self.liveness.ended(id, *activity_id);
+                // It may have been another attempt.
+                self.watch_attempts(id);
+            }
             Input::Heartbeat { token: TaskToken { activity_id: Some(activity_id), attempt, .. }, .. }
             | Input::AnnounceActivity { token: TaskToken { activity_id: Some(activity_id), attempt, .. }, .. } => {
                 let now = self.deps.clock.monotonic();
@@ -149,6 +162,7 @@ impl Actor {
             tracing::info!(run = %id, activity = activity_id.0, attempt = attempt.0, "the worker of an attempt is silent; the attempt is lost");
             self.tell(id, Input::ActivityLost { activity_id, attempt });
         }
+        self.load_undone();
         self.queries.sweep(now);
         self.ready.sweep(now);
         self.waiters.retain(|_, waiting| {
@@ -159,49 +173,18 @@ impl Actor {
         // Once a start is saved its deadline has a due row, which the scanner watches.
         let (cache, wall) = (&self.cache, self.deps.clock.now());
         self.volatile.retain(|(at, id)| at.since(wall) < NEAR || cache.peek(*id).is_some_and(|run| run.has_unsaved()));
-        if self.cache.is_over_capacity() {
-            // Starts that are only in memory keep their runs there.
-            self.save_unsaved(MAX_DECISIONS);
-        }
     }
 
-    pub(crate) fn announce(&mut self, envelope: Envelope) {
-        let Operation::Announce { worker_id, tokens } = &envelope.operation else { return };
-        let (worker_id, tokens) = (worker_id.clone(), tokens.clone());
-        let (mut cancel_requested, mut lost, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
-        for token in tokens {
-            let id = token.execution_id;
-            if !self.cache.contains(id) {
-                unknown.push(token);
-                continue;
-            }
-            match self.decide(id, &Input::AnnounceActivity { token: token.clone(), worker_id: worker_id.clone() }, true) {
-                Ok(reply) => {
-                    if let Some(activity_id) = token.activity_id {
-                        let now = self.deps.clock.monotonic();
-                        self.liveness.heard(id, activity_id, token.attempt, now);
-                    }
-                    self.note_volatile_deadline(id);
-                    if reply == (Reply::Progress { cancel_requested: true }) {
-                        cancel_requested.push(token);
-                    }
-                }
-                Err(Reject::Closed { .. } | Reject::StaleTask { .. } | Reject::NotPending | Reject::NotFound) => lost.push(token),
-                Err(Reject::BadCommand { .. } | Reject::BadDecision { .. } | Reject::Limit { .. } | Reject::AlreadyStarted) => {}
-            }
-        }
-        // Runs that are not in memory are loaded by giving each its own announcement; this answer does not speak of them, the next will.
-        for token in unknown {
-            self.tell(token.execution_id, Input::AnnounceActivity { token: token.clone(), worker_id: worker_id.clone() });
-        }
-        self.ride(None, envelope, Ok(Answer::Announced { cancel_requested, lost }));
+    /// Whether a worker has a task, as far as memory says.
+    pub(crate) fn is_with_a_worker(&self, task: TaskId) -> bool {
+        self.cache.peek(task.execution_id).and_then(|run| run.state.task(task.key)).is_some_and(|task| task.started.is_some())
     }
 
     /// Tells matching of ready tasks, and reads more of them where memory has room.
     pub(crate) fn offer(&mut self) {
         let (window, generation) = (self.deps.neighbours.offer_window(), self.deps.neighbours.offer_generation());
         let now = self.deps.clock.monotonic();
-        for (key, sequence, task) in self.ready.to_offer(window, generation, now) {
+        for (key, sequence, task) in self.ready.take_offers(window, generation, now) {
             let activity_id = match task.key {
                 TaskKey::Workflow => None,
                 TaskKey::Activity(activity_id) => Some(activity_id),

@@ -16,3 +16,4 @@ mod handover;
 mod queries;
 mod stage;
 mod starts;
+mod world;

@@ -2,19 +2,22 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use harvest_ids::{Epoch, EventId, ExecutionId, Namespace, ShardId, Timestamp, WorkflowId, WorkflowType};
 use harvest_persistence::batch::{Batch, BatchId, DueRow, OutboxRow, RunRow, TaskRow};
 use harvest_persistence::error::{CommitError, StoreError};
 use harvest_persistence::store::{BacklogQueue, Fence, Recovery, RunFilter, ShardStore, ShardWriter, StoredRun};
 use harvest_workflow_core::state::Status;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
-use tokio::sync::watch;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use tokio::sync::Notify;
 
 /// What happens to one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Commits,
+    /// Some value is not acceptable. A batch without values commits.
     Poisoned,
     /// Refused before anything is written.
     Unavailable,
@@ -24,17 +27,53 @@ pub(super) enum Fate {
     UnknownLost,
     /// The answer is lost while the statement is on its way: it lands later, unless the epoch has been raised by then.
     UnknownLate,
-    ShardLost,
 }
 
 /// What a test makes the store do, and what it saw it do.
 #[derive(Debug)]
 pub(super) struct Faults {
     inner: Mutex<Inner>,
-    /// Commits wait while this holds.
-    held: watch::Sender<bool>,
-    /// Everything waits while this holds.
-    frozen: watch::Sender<bool>,
+    /// Commits wait while this is shut.
+    commits: Gate,
+    /// Everything waits while this is shut.
+    process: Gate,
+    /// How long things take; no time unless a simulation says so.
+    pace: OnceLock<Pace>,
+}
+
+/// Says how long the next round trip takes.
+pub(super) struct Pace(pub(super) Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>);
+
+impl std::fmt::Debug for Pace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pace")
+    }
+}
+
+/// Lets nobody pass while it is shut. Those who wait go on in the order they came, so that a simulation repeats.
+#[derive(Debug, Default)]
+struct Gate {
+    shut: AtomicBool,
+    opened: Notify,
+}
+
+impl Gate {
+    fn shut(&self, shut: bool) {
+        self.shut.store(shut, Ordering::Relaxed);
+        if !shut {
+            self.opened.notify_waiters();
+        }
+    }
+
+    async fn pass(&self) {
+        loop {
+            let opened = self.opened.notified();
+            if !self.shut.load(Ordering::Relaxed) {
+                return;
+            }
+            opened.await;
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +90,7 @@ struct Inner {
 
 impl Faults {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { inner: Mutex::default(), held: watch::channel(false).0, frozen: watch::channel(false).0 })
+        Arc::new(Self { inner: Mutex::default(), commits: Gate::default(), process: Gate::default(), pace: OnceLock::new() })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -68,11 +107,11 @@ impl Faults {
     }
 
     pub(super) fn hold_commits(&self, held: bool) {
-        self.held.send_replace(held);
+        self.commits.shut(held);
     }
 
     pub(super) fn freeze(&self, frozen: bool) {
-        self.frozen.send_replace(frozen);
+        self.process.shut(frozen);
     }
 
     pub(super) fn fail_reads(&self, failing: bool) {
@@ -101,8 +140,21 @@ impl Faults {
         self.inner().loads
     }
 
+    /// From now on round trips take time.
+    pub(super) fn set_pace(&self, pace: Pace) {
+        assert!(self.pace.set(pace).is_ok(), "the pace is set once");
+    }
+
     async fn thawed(&self) {
-        pass(&self.frozen).await;
+        self.process.pass().await;
+    }
+
+    /// One way of a round trip.
+    async fn travel(&self) {
+        match self.pace.get() {
+            Some(Pace(pace)) => pace().await,
+            None => tokio::task::yield_now().await,
+        }
     }
 
     async fn readable(&self) -> Result<(), StoreError> {
@@ -115,10 +167,6 @@ impl Faults {
         let holds = |text: &Bytes| batch.history.iter().any(|row| row.records.windows(text.len()).any(|window| window == text));
         if inner.poison.as_ref().is_some_and(holds) { Fate::Poisoned } else { inner.script.pop_front().unwrap_or(Fate::Commits) }
     }
-}
-
-async fn pass(gate: &watch::Sender<bool>) {
-    gate.subscribe().wait_for(|shut| !shut).await.expect("the gate lives");
 }
 
 /// A store with faults.
@@ -149,9 +197,10 @@ impl ShardStore for Faulty {
     async fn epoch(&self, shard_id: ShardId) -> Result<Epoch, StoreError> {
         self.faults.inner().epoch_reads += 1;
         self.faults.readable().await?;
-        // A look at the epoch is a round trip like any other.
-        tokio::task::yield_now().await;
-        self.store.epoch(shard_id).await
+        let epoch = self.store.epoch(shard_id).await;
+        self.faults.travel().await;
+        self.faults.thawed().await;
+        epoch
     }
 
     async fn recovery(&self, shard_id: ShardId) -> Result<Recovery, StoreError> {
@@ -162,8 +211,9 @@ impl ShardStore for Faulty {
     async fn load_run(&self, shard_id: ShardId, execution_id: ExecutionId) -> Result<Option<StoredRun>, StoreError> {
         self.faults.inner().loads += 1;
         self.faults.readable().await?;
-        tokio::task::yield_now().await;
-        self.store.load_run(shard_id, execution_id).await
+        let run = self.store.load_run(shard_id, execution_id).await;
+        self.faults.travel().await;
+        run
     }
 
     async fn find_run(
@@ -177,7 +227,7 @@ impl ShardStore for Faulty {
         let held = self.faults.inner().held_finds;
         let found = self.store.find_run(shard_id, namespace, workflow_type, workflow_id).await;
         if held {
-            pass(&self.faults.held).await;
+            self.faults.commits.pass().await;
         }
         found
     }
@@ -195,15 +245,15 @@ impl ShardStore for Faulty {
     async fn backlog(&self, shard_id: ShardId, queue: &BacklogQueue, after: i64, limit: u32) -> Result<Vec<TaskRow>, StoreError> {
         self.faults.readable().await?;
         let rows = self.store.backlog(shard_id, queue, after, limit).await;
-        // The answer travels: what commits meanwhile is not in it.
-        tokio::task::yield_now().await;
+        // What commits while the answer is on its way is not in it.
+        self.faults.travel().await;
         rows
     }
 
     async fn outbox(&self, shard_id: ShardId, after: i64, limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
         self.faults.readable().await?;
         let rows = self.store.outbox(shard_id, after, limit).await;
-        tokio::task::yield_now().await;
+        self.faults.travel().await;
         rows
     }
 
@@ -231,17 +281,19 @@ impl ShardWriter for FaultyWriter {
         faults.thawed().await;
         let lost = || CommitError::Unknown("made to be unknown".into());
         let Some(writer) = &mut self.writer else { return Err(lost()) };
-        tokio::task::yield_now().await;
-        pass(&faults.held).await;
+        faults.travel().await;
+        faults.commits.pass().await;
+        faults.thawed().await;
         match faults.fate(batch) {
-            Fate::Commits => {
+            Fate::Poisoned if !batch.history.is_empty() => Err(CommitError::Poisoned("made to be poisoned".into())),
+            Fate::Commits | Fate::Poisoned => {
                 writer.commit(id, batch).await?;
                 faults.inner().batches.push(batch.clone());
+                faults.travel().await;
                 // The answer reaches a frozen process when it runs again.
                 faults.thawed().await;
                 Ok(())
             }
-            Fate::Poisoned => Err(CommitError::Poisoned("made to be poisoned".into())),
             Fate::Unavailable => Err(CommitError::Unavailable("made to fail".into())),
             Fate::UnknownLanded => {
                 writer.commit(id, batch).await?;
@@ -257,7 +309,7 @@ impl ShardWriter for FaultyWriter {
                 if let Some(mut writer) = self.writer.take() {
                     let batch = batch.clone();
                     drop(harvest_runtime::spawn("late-commit", async move {
-                        tokio::task::yield_now().await;
+                        faults.travel().await;
                         if writer.commit(id, &batch).await.is_ok() {
                             faults.inner().batches.push(batch);
                         }
@@ -265,7 +317,6 @@ impl ShardWriter for FaultyWriter {
                 }
                 Err(lost())
             }
-            Fate::ShardLost => Err(CommitError::ShardLost),
         }
     }
 }

@@ -1,0 +1,242 @@
+//! Workers: they take what is offered, decide and do, announce, and die.
+
+use super::World;
+use super::program::Code;
+use crate::shard::neighbours::{Offer, OfferKind};
+use crate::shard::operation::{Answer, Operation, Refusal, TakenActivityTask, TakenWorkflowTask, Target};
+use harvest_ids::{DurationMs, EventId, ExecutionId, ShardId, WorkerId};
+use harvest_runtime::{Clock, IdSource, spawn};
+use harvest_workflow_core::event::Event;
+use harvest_workflow_core::input::{ActivityOutcome, CompleteWorkflowTask, Input, TaskToken};
+use harvest_workflow_core::payload::{Failure, Payload};
+use harvest_workflow_core::record::{Record, WorkflowTaskFailure};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const WORKERS: usize = 3;
+/// How often attempts are announced.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
+/// After how long without an answer to its announcements a worker gives its attempts up.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(8);
+
+/// One session of a worker process.
+#[derive(Debug)]
+pub(super) struct Session {
+    id: WorkerId,
+    dead: AtomicBool,
+    /// Runs in memory.
+    runs: Mutex<BTreeMap<ExecutionId, Code>>,
+    /// Attempts that it runs, and when somebody last said that they are its.
+    running: Mutex<BTreeMap<u64, (TaskToken, Duration)>>,
+}
+
+impl Session {
+    fn new(world: &World) -> Arc<Self> {
+        Arc::new(Self { id: world.ids.worker_id(), dead: AtomicBool::new(false), runs: Mutex::default(), running: Mutex::default() })
+    }
+
+    fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+}
+
+/// Starts all workers.
+pub(super) fn spawn_all(world: &Arc<World>) {
+    for _ in 0..WORKERS {
+        let session = Session::new(world);
+        world.sessions().push(session.clone());
+        drop(spawn("announcements", announce(world.clone(), session)));
+    }
+}
+
+/// A worker process is killed and started again.
+pub(super) fn restart(world: &Arc<World>) {
+    let session = Session::new(world);
+    let at = world.dice.index(WORKERS);
+    let old = std::mem::replace(&mut world.sessions()[at], session.clone());
+    old.dead.store(true, Ordering::Relaxed);
+    world.note(format_args!("worker {} died", old.id));
+    drop(spawn("announcements", announce(world.clone(), session)));
+}
+
+/// An offer finds a worker.
+pub(super) async fn take(world: Arc<World>, offer: Offer) {
+    let session = {
+        let sessions = world.sessions();
+        let sticky = sessions.iter().find(|session| offer.sticky.as_ref() == Some(&session.id));
+        sticky.filter(|_| !world.mishap(5)).unwrap_or(&sessions[world.dice.index(WORKERS)]).clone()
+    };
+    let take = Operation::TakeTask { execution_id: offer.execution_id, activity_id: offer.activity_id, worker_id: session.id.clone() };
+    assert_ne!(offer.kind, OfferKind::Query);
+    let answer = world.call(offer.shard_id, take).await;
+    if !world.hop().await || session.is_dead() {
+        return;
+    }
+    match answer {
+        Some(Ok(Answer::WorkflowTask(task))) => decide(&world, &session, *task).await,
+        Some(Ok(Answer::ActivityTask(task))) => perform(&world, &session, *task).await,
+        Some(Ok(Answer::Gone)) => world.note(format_args!("{:?} of {} was gone", offer.activity_id, offer.execution_id)),
+        Some(Err(refusal)) => world.note(format_args!("{:?} of {} was refused: {refusal}", offer.activity_id, offer.execution_id)),
+        None => {}
+        Some(Ok(other)) => world.ledger().violations.push(format!("{other:?} instead of a task")),
+    }
+}
+
+async fn history(world: &World, run: ExecutionId, to: EventId) -> Vec<Event> {
+    let rows = world.store.history(World::shard_of(run), run, EventId(1), usize::MAX).await.unwrap();
+    let records = rows.iter().flat_map(|row| harvest_wire::records::decode(row).unwrap());
+    let event = |record| match record {
+        Record::Event(event) if event.id <= to => Some(event),
+        Record::Event(_) | Record::Control(_) => None,
+    };
+    records.filter_map(event).collect()
+}
+
+/// Brings the code of a run up to a task's events.
+async fn replay(world: &World, session: &Session, task: &TakenWorkflowTask) -> Code {
+    let run = task.token.execution_id;
+    let cached = session.runs.lock().unwrap().remove(&run);
+    if let (Some(mut code), Some(events)) = (cached, task.events.clone())
+        && code.feed(events).is_ok()
+        && code.machine.begin_task(task.last_event).is_ok()
+        && code.drive().is_ok()
+    {
+        return code;
+    }
+    let mut code = Code::new();
+    let events = history(world, run, task.last_event).await;
+    let replayed = code.feed(events).and_then(|()| code.machine.begin_task(task.last_event).and_then(|()| code.drive()).map_err(|error| error.to_string()));
+    if let Err(error) = replayed {
+        world.ledger().violations.push(format!("the history of run {run} does not replay: {error}"));
+    }
+    code
+}
+
+async fn decide(world: &World, session: &Session, task: TakenWorkflowTask) {
+    let run = task.token.execution_id;
+    world.ledger().saw(run, task.last_event, EventId(0));
+    let mut code = replay(world, session, &task).await;
+    world.pause(30).await;
+    if world.mishap(50) {
+        world.pause(20_000).await; // longer than the task's timeout
+    }
+    let worker_id = session.id.clone();
+    let Some(completion) = code.machine.take_completion() else { return };
+    let decision = format!("{}/{}/{}", run, task.token.dispatch.epoch, task.token.dispatch.sequence);
+    let input = if world.mishap(40) {
+        let cause = WorkflowTaskFailure::WorkerError { message: "made to fail".into() };
+        Input::FailWorkflowTask { token: task.token.clone(), worker_id, cause }
+    } else {
+        Input::CompleteWorkflowTask(Box::new(CompleteWorkflowTask {
+            token: task.token.clone(),
+            worker_id,
+            build_id: decision.clone(),
+            sdk: "model".into(),
+            consumed_signals: completion.consumed_signals,
+            commands: completion.commands,
+        }))
+    };
+    let completes = matches!(input, Input::CompleteWorkflowTask(_));
+    match send(world, session, run, input).await {
+        Some(Ok(Answer::Decided { try_again: false, .. })) if completes => {
+            world.note(format_args!("decided {decision}"));
+            world.ledger().decided.insert(decision);
+            session.runs.lock().unwrap().insert(run, code);
+        }
+        Some(Err(Refusal::Reject(reject))) => world.note(format_args!("decision {decision} refused: {reject}")),
+        _ => {}
+    }
+}
+
+/// Sends an answer of a worker until somebody says something about it, sometimes twice.
+async fn send(world: &World, session: &Session, run: ExecutionId, input: Input) -> Option<Result<Answer, Refusal>> {
+    let mut answer = None;
+    for _ in 0..8 {
+        if session.is_dead() {
+            return None;
+        }
+        let operation = Operation::Input { target: Target::Execution(run), follow_chain: false, input: input.clone() };
+        match world.call(World::shard_of(run), operation).await {
+            Some(Err(Refusal::NotOwner | Refusal::Unavailable(_) | Refusal::Overloaded { .. } | Refusal::Poisoned(_))) | None => world.pause(300).await,
+            Some(done) => {
+                answer = answer.or(Some(done));
+                if !world.mishap(10) {
+                    break;
+                }
+            }
+        }
+    }
+    answer
+}
+
+async fn perform(world: &World, session: &Session, task: TakenActivityTask) {
+    let (run, token) = (task.token.execution_id, task.token.clone());
+    let Some(activity) = token.activity_id else { return };
+    let output = format!("\"{run}/{activity}/{}/{}/{}\"", token.attempt, token.dispatch.epoch, token.dispatch.sequence);
+    world.note(format_args!("{} runs {output}", session.id));
+    if task.spec.retry.max_attempts == 1 {
+        *world.ledger().begun_once.entry((run, activity)).or_default() += 1;
+    }
+    let number = world.ids.random_u64();
+    session.running.lock().unwrap().insert(number, (token.clone(), world.clock.monotonic()));
+    world.pause(300).await;
+    if world.mishap(15) {
+        world.pause(20_000).await;
+    }
+    let still_running = session.running.lock().unwrap().remove(&number).is_some();
+    if !still_running || session.is_dead() {
+        return;
+    }
+    let outcome = match world.dice.below(10) {
+        0 | 1 => ActivityOutcome::Failed { failure: Failure::engine("OnPurpose", "this attempt fails"), retry_after: None },
+        2 => ActivityOutcome::Failed { failure: Failure::engine("Later", "this attempt fails"), retry_after: Some(DurationMs::from_millis_const(50)) },
+        _ => ActivityOutcome::Completed(Payload::json(output.clone())),
+    };
+    let completes = matches!(outcome, ActivityOutcome::Completed(_));
+    if completes {
+        world.ledger().produced.insert(output.clone());
+    }
+    let input = Input::CloseActivity { token, worker_id: session.id.clone(), outcome };
+    if let Some(Ok(Answer::Decided { fresh: true, .. })) = send(world, session, run, input).await
+        && completes
+    {
+        world.note(format_args!("recorded {output}"));
+        world.ledger().recorded.insert(output);
+    }
+}
+
+/// Says what it runs, and stops what it is told to stop or heard nothing of.
+async fn announce(world: Arc<World>, session: Arc<Session>) {
+    while !session.is_dead() {
+        world.sleep(ANNOUNCE_EVERY).await;
+        if world.net.frontends_down.load(Ordering::Relaxed) {
+            continue;
+        }
+        let mut by_shard: BTreeMap<ShardId, Vec<(u64, TaskToken)>> = BTreeMap::new();
+        for (number, (token, _)) in session.running.lock().unwrap().iter() {
+            by_shard.entry(World::shard_of(token.execution_id)).or_default().push((*number, token.clone()));
+        }
+        for (shard_id, attempts) in by_shard {
+            drop(spawn("announcement", announce_to(world.clone(), session.clone(), shard_id, attempts)));
+        }
+        let now = world.clock.monotonic();
+        session.running.lock().unwrap().retain(|_, (_, heard)| now.saturating_sub(*heard) < GIVE_UP_AFTER);
+    }
+}
+
+async fn announce_to(world: Arc<World>, session: Arc<Session>, shard_id: ShardId, attempts: Vec<(u64, TaskToken)>) {
+    let tokens = attempts.iter().map(|(_, token)| token.clone()).collect();
+    let answer = world.call(shard_id, Operation::Announce { worker_id: session.id.clone(), tokens }).await;
+    let Some(Ok(Answer::Announced { lost, .. })) = answer else { return };
+    let now = world.clock.monotonic();
+    let mut running = session.running.lock().unwrap();
+    for (number, token) in attempts {
+        if lost.contains(&token) {
+            running.remove(&number);
+        } else if let Some((_, heard)) = running.get_mut(&number) {
+            *heard = now;
+        }
+    }
+}
