@@ -5,7 +5,7 @@ use super::cache::Cache;
 use super::commit::LostStart;
 use super::liveness::{Liveness, SWEEP_EVERY};
 use super::neighbours::Neighbours;
-use super::operation::{Answer, BusinessKey, Refusal};
+use super::operation::{BusinessKey, Refusal};
 use super::outbox::Outbox;
 use super::queries::Queries;
 use super::ready::{QueueKey, Ready};
@@ -86,7 +86,7 @@ pub(crate) enum Happening {
     TaskPage(QueueKey, Result<Vec<TaskRow>, StoreError>),
     OutboxPage(Result<Vec<OutboxRow>, StoreError>),
     HoldOver,
-    Announced(Envelope, Result<Answer, Refusal>),
+    Announced(Box<Riding>),
 }
 
 /// Rows asked for in one page.

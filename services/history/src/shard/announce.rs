@@ -2,6 +2,7 @@
 
 use super::Envelope;
 use super::actor::{Actor, Happening};
+use super::batch::Riding;
 use super::operation::{Answer, Operation, Refusal, Target};
 use harvest_workflow_core::decision::{Reject, Reply};
 use harvest_workflow_core::input::{Input, TaskToken};
@@ -83,10 +84,10 @@ impl Actor {
         self.spawn(async move {
             for (token, answer) in loading {
                 if let Err(refusal) = said.of_loaded(token, answer.await.unwrap_or(Err(Refusal::NotOwner))) {
-                    return Happening::Announced(envelope, Err(refusal));
+                    return Happening::Announced(Box::new(Riding { envelope, answer: Err(refusal) }));
                 }
             }
-            Happening::Announced(envelope, Ok(said.into()))
+            Happening::Announced(Box::new(Riding { envelope, answer: Ok(said.into()) }))
         });
     }
 

@@ -80,7 +80,7 @@ impl Actor {
                 let taken = rows.iter().flatten().map(|row| row.task).filter(|task| self.is_with_a_worker(*task)).collect();
                 self.ready.page(&key, rows, PAGE as usize, &taken);
             }
-            Happening::Announced(envelope, answer) => self.ride(None, envelope, answer),
+            Happening::Announced(riding) => self.clean.push(*riding),
             Happening::OutboxPage(rows) => {
                 let rows = self.page_or_warn(rows).map(|rows| rows.into_iter().map(|row| (self.deps.neighbours.shard_of(row.target), row)).collect());
                 self.outbox.page(rows, PAGE as usize);
