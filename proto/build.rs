@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "harvest/internal/v1/matching.proto",
         "harvest/internal/v1/timer_scanner.proto",
         "harvest/internal/v1/config.proto",
+        "harvest/internal/v1/frontend.proto",
     ];
     println!("cargo:rerun-if-changed=proto");
     let descriptors = protox::compile(files, [&root])?;

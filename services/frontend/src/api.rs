@@ -15,6 +15,7 @@ pub(crate) mod list_workers;
 pub(crate) mod list_workflows;
 pub(crate) mod patch_fleet_limits;
 pub(crate) mod query_workflow;
+pub(crate) mod reannounce;
 pub(crate) mod signal_workflow;
 pub(crate) mod start_workflow;
 pub(crate) mod terminate_workflow;

@@ -1,8 +1,10 @@
-//! gRPC `harvest.v1` over the calls in [`crate::api`].
+//! gRPC `harvest.v1`, and what the fleet itself asks of a frontend, over the calls in [`crate::api`].
 
 use crate::api;
 use crate::edge::Edge;
 use crate::session;
+use harvest_proto::internal::v1 as internal;
+use harvest_proto::internal::v1::frontend_service_server::FrontendService;
 use harvest_proto::v1;
 use harvest_proto::v1::admin_service_server::AdminService;
 use harvest_proto::v1::worker_service_server::WorkerService;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// The three public services.
+/// The three public services, and the one for the fleet.
 #[derive(Clone)]
 pub(crate) struct Grpc {
     pub(crate) edge: Arc<Edge>,
@@ -93,4 +95,11 @@ service! {
     list_shards(ListShardsRequest) -> ListShardsResponse;
     get_fleet_limits(GetFleetLimitsRequest) -> GetFleetLimitsResponse;
     patch_fleet_limits(PatchFleetLimitsRequest) -> PatchFleetLimitsResponse;
+}
+
+#[tonic::async_trait]
+impl FrontendService for Grpc {
+    async fn reannounce(&self, request: Request<internal::ReannounceCall>) -> Result<Response<internal::ReannounceReply>, Status> {
+        self.serve("reannounce", request, |edge, call, deadline| async move { api::reannounce::reannounce(&edge, call, deadline).await }).await
+    }
 }

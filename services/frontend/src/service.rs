@@ -11,6 +11,7 @@ use harvest_fleet_config::{Bus, ConfigHandle, ConfigOptions, GrpcSource};
 use harvest_persistence::control::{DirectoryStore, Member, ServiceKind};
 use harvest_persistence::error::StoreError;
 use harvest_persistence::store::ShardStore;
+use harvest_proto::internal::v1::frontend_service_server::FrontendServiceServer;
 use harvest_proto::v1::admin_service_server::AdminServiceServer;
 use harvest_proto::v1::worker_service_server::WorkerServiceServer;
 use harvest_proto::v1::workflow_service_server::WorkflowServiceServer;
@@ -148,6 +149,7 @@ impl Frontend {
         let server = server
             .add_service(WorkflowServiceServer::new(grpc.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES))
             .add_service(WorkerServiceServer::new(grpc.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES))
+            .add_service(FrontendServiceServer::new(grpc.clone()))
             .add_service(AdminServiceServer::new(grpc).max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES));
         tracing::info!(address = me.address, process_id = me.process_id, "frontend serves");
         health.set(HEALTH_PART, true);

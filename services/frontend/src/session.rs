@@ -2,13 +2,15 @@
 //!
 //! A session is one worker's stream. For each matching process that has queues of the session there is a [`link`]: a stream that takes the
 //! session's credit there and brings tasks. Credit that a lost link had not used is granted again wherever the queue lives then. Announcements
-//! of running attempts go to the owners of their shards ([`announce`]); sessions are made known to the config service ([`sessions`]).
+//! of running attempts go to the owners of their shards ([`announce`]); what runs is remembered, for the next owner of a shard
+//! ([`running`]); sessions are made known to the config service ([`sessions`]).
 
 mod announce;
 mod credit;
 mod link;
 mod links;
 mod open;
+mod running;
 mod sessions;
 
 pub(crate) use open::open_session;

@@ -197,6 +197,25 @@ impl Directory {
         });
     }
 
+    /// Takes the word of a process that has just taken a shard over; the next read of the leases has the last word. False when a later
+    /// epoch of the shard is known: then nothing changes.
+    pub fn taken_over(&self, shard: ShardId, owner: Owner) -> bool {
+        let mut newest = true;
+        self.update(|snapshot, _| {
+            newest = snapshot.owners.get(&shard).is_none_or(|known| known.epoch <= owner.epoch);
+            if !newest {
+                return;
+            }
+            // The lease too: owners are computed from the leases whenever members are read.
+            if let Some(LeaseView { lease, .. }) = snapshot.leases.get_mut(&shard) {
+                (lease.owner, lease.address) = (Some(owner.process_id.clone()), Some(owner.address.clone()));
+                (lease.epoch, lease.successor) = (owner.epoch, None);
+            }
+            snapshot.owners.insert(shard, owner);
+        });
+        newest
+    }
+
     /// Says that a process refused a connection: [`Directory::place`] avoids it for a while. Its leases hold as long as before.
     pub fn suspect(&self, process_id: &str) {
         let until = self.shared.clock.monotonic() + self.shared.options.suspicion;

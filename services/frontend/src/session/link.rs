@@ -106,7 +106,7 @@ pub(super) async fn run(
     events: mpsc::Sender<LinkEvent>,
 ) {
     let hello = WorkHello { namespace: namespace.to_string(), worker_id: worker_id.to_string() };
-    let ended = forward(&edge, &member, hello, &outbox, &events).await;
+    let ended = forward(&edge, &member, (hello, &worker_id), &outbox, &events).await;
     if !outbox.is_closed() {
         match ended {
             Ok(()) => tracing::debug!(%worker_id, matching = member.process_id, "the stream of tasks was ended"),
@@ -124,7 +124,13 @@ pub(super) async fn run(
     }
 }
 
-async fn forward(edge: &Edge, member: &Member, hello: WorkHello, outbox: &Arc<Outbox>, events: &mpsc::Sender<LinkEvent>) -> Result<(), Error> {
+async fn forward(
+    edge: &Edge,
+    member: &Member,
+    (hello, worker_id): (WorkHello, &WorkerId),
+    outbox: &Arc<Outbox>,
+    events: &mpsc::Sender<LinkEvent>,
+) -> Result<(), Error> {
     let mut client = MatchingServiceClient::new(edge.router.channels().get(&member.address)?).max_decoding_message_size(MAX_MESSAGE_BYTES);
     let mut inbound = client.work(outgoing(hello, outbox.clone())).await?.into_inner();
     let overdue = async {
@@ -134,6 +140,9 @@ async fn forward(edge: &Edge, member: &Member, hello: WorkHello, outbox: &Arc<Ou
     let tasks = async {
         while let Some(message) = inbound.message().await? {
             let Some(task) = message.message else { continue };
+            if let Message::ActivityTask(activity) = &task {
+                edge.sessions.handed(worker_id, &activity.task_token);
+            }
             if events.send(LinkEvent::Task(Box::new(task))).await.is_err() {
                 return Ok(());
             }

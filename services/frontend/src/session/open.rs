@@ -142,6 +142,7 @@ impl Session {
                     let message = format!("task_tokens has {found} tokens; at most {MAX_ATTEMPTS} are allowed");
                     return Err(End::Told(Error::invalid("announce.task_tokens", message)));
                 }
+                self.place.running.announced(&announcement.task_tokens);
                 self.next_announcement = Some(announcement.task_tokens);
                 self.ask();
                 Ok(())
@@ -197,6 +198,8 @@ impl Session {
         self.asking = None;
         self.ask();
         let reply = self.silence.reply(self.edge.clock.monotonic(), self.edge.options.announce_timeout, announced);
+        // The worker will stop them.
+        reply.lost.iter().for_each(|token| self.place.running.ended(token));
         self.send(Outgoing::AnnounceReply(reply)).await
     }
 

@@ -1,7 +1,9 @@
 //! All sessions of this frontend, and their report to the config service.
 
+use super::running::Running;
 use crate::edge::Edge;
-use harvest_ids::WorkerId;
+use bytes::Bytes;
+use harvest_ids::{Slot, WorkerId};
 use harvest_proto::internal::v1::{RegisterWorkersCall, WorkerSession};
 use harvest_proto::v1::Hello;
 use harvest_rpc::Error;
@@ -36,6 +38,7 @@ struct Open {
     hello: Hello,
     replaced: CancellationToken,
     number: u64,
+    running: Arc<Running>,
 }
 
 /// One session's place among them; dropping it is the end of the session.
@@ -45,6 +48,8 @@ pub(super) struct Place {
     number: u64,
     /// The worker has opened the session again, by another stream.
     pub(super) replaced: CancellationToken,
+    /// What the worker is running.
+    pub(super) running: Arc<Running>,
 }
 
 impl Drop for Place {
@@ -72,12 +77,14 @@ impl Sessions {
         state.next_number += 1;
         state.ended.retain(|ended| *ended != worker_id);
         let replaced = CancellationToken::new();
-        let before = state.open.insert(worker_id.clone(), Open { hello, replaced: replaced.clone(), number });
+        // A worker that comes again runs what it ran before.
+        let running = state.open.get(&worker_id).map(|before| before.running.clone()).unwrap_or_default();
+        let before = state.open.insert(worker_id.clone(), Open { hello, replaced: replaced.clone(), number, running: running.clone() });
         if let Some(before) = before {
             before.replaced.cancel();
         }
         show(&state);
-        Ok(Place { edge: edge.clone(), worker_id, number, replaced })
+        Ok(Place { edge: edge.clone(), worker_id, number, replaced, running })
     }
 
     fn close(&self, worker_id: &WorkerId, number: u64) {
@@ -89,6 +96,31 @@ impl Sessions {
             }
             show(&state);
         }
+    }
+
+    /// An activity task goes to a worker.
+    pub(super) fn handed(&self, worker_id: &WorkerId, task_token: &[u8]) {
+        if let Some(running) = self.running_of(worker_id) {
+            running.handed(task_token);
+        }
+    }
+
+    /// An attempt is not its worker's any more: it was answered.
+    pub(crate) fn ended(&self, worker_id: &WorkerId, task_token: &[u8]) {
+        if let Some(running) = self.running_of(worker_id) {
+            running.ended(task_token);
+        }
+    }
+
+    /// Attempts of some slots that the workers are running, as far as this frontend knows.
+    pub(crate) fn running(&self, slots: impl Fn(Slot) -> bool) -> Vec<(WorkerId, Vec<Bytes>)> {
+        let sessions: Vec<_> = self.state().open.iter().map(|(id, open)| (id.clone(), open.running.clone())).collect();
+        let running = sessions.into_iter().map(|(id, running)| (id, running.of(&slots)));
+        running.filter(|(_, tokens)| !tokens.is_empty()).collect()
+    }
+
+    fn running_of(&self, worker_id: &WorkerId) -> Option<Arc<Running>> {
+        self.state().open.get(worker_id).map(|open| open.running.clone())
     }
 
     /// Makes one session known at once, so that a worker that was welcomed can have its types started.

@@ -3,5 +3,6 @@
 
 mod grpc;
 mod http;
+mod reannounce;
 mod session;
 mod support;

@@ -13,13 +13,13 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
-struct Worker {
+pub struct Worker {
     to: mpsc::Sender<v1::WorkerMessage>,
     from: Streaming<v1::ServerMessage>,
-    worker_id: String,
+    pub worker_id: String,
 }
 
-fn hello() -> v1::Hello {
+pub fn hello() -> v1::Hello {
     v1::Hello {
         task_queues: vec!["default".into()],
         workflow_types: vec![v1::WorkflowTypeInfo { name: "order".into(), execution_timeout_ms: 0 }],
@@ -28,7 +28,7 @@ fn hello() -> v1::Hello {
 }
 
 impl Worker {
-    async fn open(fleet: &Fleet, hello: v1::Hello) -> Result<Self, tonic::Status> {
+    pub async fn open(fleet: &Fleet, hello: v1::Hello) -> Result<Self, tonic::Status> {
         let (to, receiver) = mpsc::channel(16);
         to.send(v1::WorkerMessage { message: Some(FromWorker::Hello(hello)) }).await.unwrap();
         let from = soon(fleet.workers().open_session(ReceiverStream::new(receiver))).await?.into_inner();
@@ -39,15 +39,15 @@ impl Worker {
         Ok(worker)
     }
 
-    async fn send(&self, message: FromWorker) {
+    pub async fn send(&self, message: FromWorker) {
         self.to.send(v1::WorkerMessage { message: Some(message) }).await.unwrap();
     }
 
-    async fn credit(&self, workflow_tasks: u32, activity_tasks: u32) {
+    pub async fn credit(&self, workflow_tasks: u32, activity_tasks: u32) {
         self.send(FromWorker::Credit(v1::Credit { task_queue: "default".into(), workflow_tasks, activity_tasks })).await;
     }
 
-    async fn next(&mut self) -> Result<ToWorker, tonic::Status> {
+    pub async fn next(&mut self) -> Result<ToWorker, tonic::Status> {
         soon(self.from.message()).await.map(|message| message.expect("the stream goes on").message.unwrap())
     }
 
@@ -68,7 +68,7 @@ fn credit(message: Option<ToMatching>) -> (u32, u32) {
     }
 }
 
-async fn send_activity(stream: &WorkStream) {
+pub async fn send_activity(stream: &WorkStream) {
     let task = v1::ActivityTask { task_token: token(Some(5)), task_queue: "default".into(), activity_id: 5, ..Default::default() };
     stream.tasks.send(Ok(v1::ServerMessage { message: Some(ToWorker::ActivityTask(task)) })).await.unwrap();
 }

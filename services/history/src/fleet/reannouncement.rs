@@ -27,12 +27,8 @@ impl Frontends<'_> {
     /// Returns when every live frontend has announced the attempts of the shard that its workers run. One that fails is asked again until it
     /// has left the fleet. Without any frontend it never returns: workers will announce when they have found one.
     pub(super) async fn ask(&self, shard_id: ShardId, epoch: Epoch, within: Duration) {
-        let call = ReannounceCall {
-            shard_id: shard_id.0,
-            epoch: epoch.0,
-            owner_address: self.me.address.clone(),
-            owner_process_id: self.me.process_id.clone(),
-        };
+        let call =
+            ReannounceCall { shard_id: shard_id.0, epoch: epoch.0, owner_address: self.me.address.clone(), owner_process_id: self.me.process_id.clone() };
         let began = self.clock.monotonic();
         let mut answered: BTreeSet<String> = BTreeSet::new();
         loop {

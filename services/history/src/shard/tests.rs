@@ -14,6 +14,7 @@ mod faulty;
 mod fleet;
 mod handover;
 mod queries;
+mod reannounce;
 mod stage;
 mod starts;
 mod world;

@@ -62,6 +62,23 @@ async fn a_hint_is_taken_until_the_leases_are_read_again() {
 }
 
 #[tokio::test]
+async fn an_owner_that_took_over_is_believed_unless_a_later_one_is_known() {
+    let fleet = Fleet::new(4);
+    let stop = CancellationToken::new();
+    let directory = fleet.directory(stop.clone()).await;
+    let owner = |name: &str, epoch| Owner { process_id: name.to_owned(), address: format!("http://{name}"), epoch: harvest_ids::Epoch(epoch) };
+    assert!(directory.taken_over(ShardId(2), owner("b", 5)));
+    assert!(!directory.taken_over(ShardId(2), owner("a", 4)), "its word came late");
+    assert_eq!(directory.owner(ShardId(2)), Some(owner("b", 5)));
+    directory.announce(member("m")).await.unwrap();
+    assert_eq!(directory.owner(ShardId(2)), Some(owner("b", 5)), "members alone say nothing of owners");
+    fleet.pass(Duration::from_secs(3)).await;
+    assert_eq!(directory.owner(ShardId(2)), None, "the leases have the last word");
+    stop.cancel();
+    settle().await;
+}
+
+#[tokio::test]
 async fn a_suspect_is_avoided_for_a_while_unless_there_is_nobody_else() {
     let fleet = Fleet::new(4);
     let stop = CancellationToken::new();
