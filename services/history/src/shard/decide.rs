@@ -351,7 +351,7 @@ impl Actor {
     /// A message for a run that does not exist: a child's start, or one that nothing will ever come of.
     fn deliver_to_new_run(&mut self, message: &Message, key_looked_up: bool, mut envelope: Envelope) {
         let MessageBody::StartChild { namespace, child, .. } = &message.body else {
-            self.clean.push(Riding { envelope, answer: Ok(Answer::Gone) });
+            self.deliver_behind_start(message, envelope);
             return;
         };
         let key = BusinessKey { namespace: namespace.clone(), workflow_type: child.workflow_type.clone(), workflow_id: child.workflow_id.clone() };
@@ -360,6 +360,27 @@ impl Actor {
         } else {
             envelope.operation = Operation::Deliver { message: Box::new(message.clone()), key_looked_up: true };
             self.with_key(key, envelope);
+        }
+    }
+
+    /// A message other than a start, for a run that is not stored. Its start may be waiting here for a look-up: then this waits behind it.
+    fn deliver_behind_start(&mut self, message: &Message, envelope: Envelope) {
+        let target = message.target;
+        if self.cache.contains(target) {
+            self.resumed.push_back((target, envelope));
+            return;
+        }
+        if self.resumed.iter().any(|(_, waiting)| starts(waiting, target)) {
+            self.resumed.push_back((target, envelope));
+            return;
+        }
+        let behind = self.finding.values_mut().chain(self.loading.values_mut()).find(|parked| parked.iter().any(|waiting| starts(waiting, target)));
+        match behind {
+            Some(parked) => {
+                parked.push(envelope);
+                self.parked += 1;
+            }
+            None => self.clean.push(Riding { envelope, answer: Ok(Answer::Gone) }),
         }
     }
 
@@ -382,7 +403,11 @@ impl Actor {
             self.ride(Some(id), envelope, Ok(Answer::Gone));
             return;
         }
-        let MessageBody::StartChild { parent, .. } = &message.body else { return };
+        let MessageBody::StartChild { parent, .. } = &message.body else {
+            // It waited behind the start of its target, which is decided about by now.
+            self.with_run(message.target, envelope);
+            return;
+        };
         let Some(holder) = self.cache.peek(id) else { return };
         if self.cache.contains(message.target) {
             // Another delivery of the same message has just started it.
@@ -421,6 +446,11 @@ impl Actor {
             Some(_) | None => self.clean.push(riding),
         }
     }
+}
+
+/// Whether an operation is the start of a child that will be this run.
+fn starts(envelope: &Envelope, target: ExecutionId) -> bool {
+    matches!(&envelope.operation, Operation::Deliver { message, .. } if message.target == target && matches!(message.body, MessageBody::StartChild { .. }))
 }
 
 fn decided(execution_id: ExecutionId, reply: &Reply) -> Answer {
