@@ -59,3 +59,110 @@ impl Frontends<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harvest_persistence::control::DirectoryStore;
+    use harvest_persistence::embedded::EmbeddedStore;
+    use harvest_proto::internal::v1::ReannounceReply;
+    use harvest_proto::internal::v1::frontend_service_server::{FrontendService, FrontendServiceServer};
+    use harvest_rpc::server::Server;
+    use harvest_runtime::{OwnedTask, SystemClock};
+    use harvest_shards::DirectoryOptions;
+    use std::sync::{Arc, Mutex};
+    use tokio_util::sync::CancellationToken;
+    use tonic::{Request, Response, Status};
+
+    /// A frontend that refuses so many calls before it answers.
+    #[derive(Clone, Default)]
+    struct FakeFrontend {
+        refusals: Arc<Mutex<usize>>,
+        calls: Arc<Mutex<Vec<ReannounceCall>>>,
+    }
+
+    #[tonic::async_trait]
+    impl FrontendService for FakeFrontend {
+        async fn reannounce(&self, request: Request<ReannounceCall>) -> Result<Response<ReannounceReply>, Status> {
+            self.calls.lock().unwrap().push(request.into_inner());
+            let mut refusals = self.refusals.lock().unwrap();
+            if *refusals > 0 {
+                *refusals -= 1;
+                return Err(Status::unavailable("not yet"));
+            }
+            Ok(Response::new(ReannounceReply {}))
+        }
+    }
+
+    struct Fleet {
+        store: Arc<EmbeddedStore>,
+        directory: Directory,
+        servers: Vec<OwnedTask<()>>,
+    }
+
+    impl Fleet {
+        async fn new() -> Self {
+            let store = EmbeddedStore::in_memory().unwrap();
+            store.migrate(1).await.unwrap();
+            let store = Arc::new(store);
+            let options = DirectoryOptions { member_interval: Duration::from_millis(50), ..DirectoryOptions::default() };
+            let directory = Directory::start(store.clone(), Arc::new(SystemClock::new()), options, CancellationToken::new()).await.unwrap();
+            Self { store, directory, servers: Vec::new() }
+        }
+
+        async fn join(&mut self, name: &str, frontend: &FakeFrontend) {
+            let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().add_service(FrontendServiceServer::new(frontend.clone()));
+            let address = format!("http://{}", server.address());
+            self.servers.push(harvest_runtime::spawn_owned("fake", async move { server.serve(CancellationToken::new()).await.unwrap() }));
+            let member = Member { service: ServiceKind::Frontend, process_id: name.into(), address };
+            self.store.announce_member(&member, 60_000).await.unwrap();
+            self.directory.refresh_now().await.unwrap();
+        }
+
+        fn asking(&self) -> OwnedTask<()> {
+            let directory = self.directory.clone();
+            harvest_runtime::spawn_owned("asking", async move {
+                let me = Member { service: ServiceKind::History, process_id: "history-1".into(), address: "http://me".into() };
+                let (channels, clock) = (Channels::default(), SystemClock::new());
+                let frontends = Frontends { me: &me, directory: &directory, channels: &channels, clock: &clock };
+                frontends.ask(ShardId(3), Epoch(9), Duration::from_secs(5)).await;
+            })
+        }
+    }
+
+    async fn soon<T>(future: impl Future<Output = T>) -> T {
+        tokio::time::timeout(Duration::from_secs(20), future).await.expect("it comes within 20 s")
+    }
+
+    #[tokio::test]
+    async fn every_frontend_is_asked_until_it_has_answered() {
+        let mut fleet = Fleet::new().await;
+        let (quick, slow) = (FakeFrontend::default(), FakeFrontend::default());
+        *slow.refusals.lock().unwrap() = 2;
+        fleet.join("frontend-1", &quick).await;
+        fleet.join("frontend-2", &slow).await;
+        soon(fleet.asking()).await.unwrap();
+        let asked = ReannounceCall { shard_id: 3, epoch: 9, owner_address: "http://me".into(), owner_process_id: "history-1".into() };
+        assert_eq!(*quick.calls.lock().unwrap(), [asked]);
+        assert_eq!(slow.calls.lock().unwrap().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn one_that_leaves_is_waited_for_no_more_and_a_fleet_without_any_is_waited_for() {
+        let mut fleet = Fleet::new().await;
+        let asking = fleet.asking();
+        let (living, dead) = (FakeFrontend::default(), FakeFrontend::default());
+        *dead.refusals.lock().unwrap() = usize::MAX;
+        fleet.join("frontend-1", &dead).await;
+        fleet.join("frontend-2", &living).await;
+        soon(async {
+            while living.calls.lock().unwrap().is_empty() || dead.calls.lock().unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        fleet.store.remove_member("frontend-1").await.unwrap();
+        soon(asking).await.unwrap();
+        assert_eq!(living.calls.lock().unwrap().len(), 1);
+    }
+}
