@@ -219,6 +219,14 @@ impl Fleet {
         self.parts.iter().find(|(_, part)| part.grpc == port).map(|(name, _)| name.clone())
     }
 
+    /// Where a process serves gRPC.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn address(&self, name: &str) -> anyhow::Result<String> {
+        Ok(format!("http://127.0.0.1:{}", self.part(name)?.grpc))
+    }
+
     fn edges(&self) -> impl Iterator<Item = &Part> {
         self.parts.iter().filter(|(name, _)| name.as_str() == "dev" || name.starts_with("frontend")).map(|(_, part)| part)
     }

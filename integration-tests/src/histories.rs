@@ -7,9 +7,6 @@ use harvest_wire::event;
 use harvest_wire::json::{decode_history, encode_history};
 use std::path::{Path, PathBuf};
 
-/// The variable that makes the export test write the files instead of comparing with them.
-pub const EXPORT_VARIABLE: &str = "HARVEST_EXPORT_HISTORIES";
-
 /// The folder of the committed files.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("histories")

@@ -25,6 +25,8 @@ pub struct Answer {
     pub status: StatusCode,
     /// The body; null when it is empty, a string when it is not JSON.
     pub body: Value,
+    /// The body as it came.
+    pub raw: String,
 }
 
 impl Answer {
@@ -104,7 +106,7 @@ impl Api {
         let answer = request.send().await.with_context(|| format!("{method} {url}"))?;
         let status = answer.status();
         let text = answer.text().await.with_context(|| format!("the body of {method} {url}"))?;
-        let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap_or(Value::String(text)) };
-        Ok(Answer { status, body })
+        let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone())) };
+        Ok(Answer { status, body, raw: text })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::observer::Call;
 use crate::samples::{self, APPROVE, Purchase, receipt};
-use crate::world::World;
+use crate::world::{World, last_events};
 use anyhow::Context as _;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use harvest_sdk::StartOptions;
@@ -58,7 +58,11 @@ impl Load {
                 let carried = tokio::time::timeout(self.longest, self.carry_out(&world, &item)).await;
                 match carried {
                     Ok(result) => result.with_context(|| format!("purchase {item}")),
-                    Err(_) => Err(anyhow::anyhow!("purchase {item} has not ended within {:?}: {}", self.longest, state_of(&world, &item).await)),
+                    Err(_) => Err(anyhow::anyhow!(
+                        "purchase {item} has not ended within {:?}: {}",
+                        self.longest,
+                        last_events(&world.client().handle::<samples::purchase>(&samples::purchase, &item)).await
+                    )),
                 }
             }
         });
@@ -80,19 +84,6 @@ impl Load {
         anyhow::ensure!(result == receipt(item), "the result is {result:?}");
         self.ended.fetch_add(1, Ordering::Relaxed);
         Ok(())
-    }
-}
-
-/// For the message about a purchase that hangs.
-async fn state_of(world: &World, item: &str) -> String {
-    let handle = world.client().handle(&samples::purchase, item);
-    match tokio::time::timeout(Duration::from_secs(5), handle.history()).await {
-        Ok(Ok(events)) => {
-            let last = events.iter().rev().take(3).map(|event| format!("{event:?}")).collect::<Vec<_>>();
-            format!("its history has {} events, the last ones (newest first): {}", events.len(), last.join("; "))
-        }
-        Ok(Err(error)) => format!("its history cannot be read: {error}"),
-        Err(_) => "its history cannot be read in time".to_owned(),
     }
 }
 

@@ -233,8 +233,10 @@ impl World {
     /// # Errors
     /// The run's own ending, or when there is none soon.
     pub async fn result<R: serde::de::DeserializeOwned>(&self, handle: &WorkflowHandle<R>) -> anyhow::Result<R> {
-        let waited = tokio::time::timeout(SOON, handle.result()).await;
-        Ok(waited.with_context(|| format!("{} ({}) has no result within {SOON:?}", handle.workflow_id(), handle.execution_id()))??)
+        match tokio::time::timeout(SOON, handle.result()).await {
+            Ok(result) => Ok(result?),
+            Err(_) => anyhow::bail!("{} has no result within {SOON:?}: {}", handle.workflow_id(), last_events(handle).await),
+        }
     }
 
     /// Waits for an ending that is not a result.
@@ -270,5 +272,17 @@ impl World {
         let code = self.code.lock().unwrap_or_else(PoisonError::into_inner).clone();
         audit::replay(&logs, &code)?;
         Ok(logs)
+    }
+}
+
+/// The end of a history, for the message about a run that hangs.
+pub async fn last_events<R>(handle: &WorkflowHandle<R>) -> String {
+    match tokio::time::timeout(Duration::from_secs(5), handle.history()).await {
+        Ok(Ok(events)) => {
+            let last = events.iter().rev().take(5).map(|event| format!("\n  {event:?}")).collect::<String>();
+            format!("its history has {} events, the last ones, newest first:{last}", events.len())
+        }
+        Ok(Err(error)) => format!("its history cannot be read: {error}"),
+        Err(_) => "its history cannot be read in time".to_owned(),
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! `HARVEST_SOAK_RUNS`, `HARVEST_SOAK_KILLS` and `HARVEST_SOAK_SEED` make `random::processes_die_at_random` longer, or repeat a run of it.
 
+mod frozen;
 mod outages;
 mod points;
 mod random;

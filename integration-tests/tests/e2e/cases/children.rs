@@ -7,6 +7,7 @@ use harvest_integration_tests::world::SOON;
 use harvest_sdk::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[workflow]
 async fn worker_bee(ctx: &WorkflowContext, text: String) -> Result<String, HarvestError> {
@@ -116,5 +117,23 @@ pub async fn a_child_whose_key_is_taken_is_a_typed_failure(world: Arc<World>) ->
     assert_eq!(world.result(&handle).await?, "ChildAlreadyRunning");
     first.signal("word", "fine").await?;
     assert_eq!(world.result(&first).await?, "fine");
+    Ok(())
+}
+
+#[workflow]
+async fn fickle(ctx: &WorkflowContext, width: u32) -> Result<Vec<String>, HarvestError> {
+    let children: Vec<_> = (0..width).map(|_| ctx.spawn_child_workflow(&obedient, ())).collect();
+    ctx.timer("a moment", Duration::from_millis(1)).await?;
+    children.iter().for_each(harvest_sdk::ChildFuture::cancel);
+    let ended = futures::future::join_all(children).await.into_iter();
+    Ok(ended.map(|ended| ended.err().map_or_else(String::new, |error| error.error_type().to_owned())).collect())
+}
+
+/// The wish to cancel follows the start closely: it must not overtake it.
+pub async fn children_cancelled_right_after_their_start_are_cancelled(world: Arc<World>) -> anyhow::Result<()> {
+    world.serve(workflows![fickle, obedient], activities![])?;
+    let handle = world.start(&fickle, "fickle", 40).await?;
+    let ended: BTreeSet<String> = world.result(&handle).await?.into_iter().collect();
+    assert_eq!(ended, BTreeSet::from(["ChildCancelled".to_owned()]));
     Ok(())
 }

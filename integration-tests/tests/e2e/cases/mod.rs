@@ -57,6 +57,7 @@ pub fn all() -> Vec<Case> {
         children::children_on_every_shard_come_back,
         children::a_detached_child_outlives_its_parent,
         children::an_awaited_child_is_cancelled_with_its_parent,
+        children::children_cancelled_right_after_their_start_are_cancelled,
         children::a_child_whose_key_is_taken_is_a_typed_failure,
         queries::code_answers_queries_and_they_leave_no_trace,
         queries::unknown_and_failing_queries_are_typed_errors,
