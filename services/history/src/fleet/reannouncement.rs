@@ -35,7 +35,7 @@ impl Frontends<'_> {
             let frontends = self.directory.members(ServiceKind::Frontend);
             let silent: Vec<&Member> = frontends.iter().filter(|frontend| !answered.contains(&frontend.process_id)).collect();
             if silent.is_empty() && !frontends.is_empty() {
-                tracing::debug!(%shard_id, frontends = frontends.len(), took = ?self.clock.monotonic().saturating_sub(began), "all frontends have announced");
+                tracing::info!(%shard_id, frontends = frontends.len(), took = ?self.clock.monotonic().saturating_sub(began), "all frontends have announced");
                 return;
             }
             let answers = join_all(silent.iter().map(|frontend| self.ask_one(frontend, call.clone(), within))).await;
