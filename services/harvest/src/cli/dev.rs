@@ -108,48 +108,85 @@ impl Dev {
     /// Runs the services until the shutdown or until one ends by itself. The frontend ends first and history last but config, so that what
     /// has been accepted can still be finished.
     async fn serve(&self, parts: Parts, shutdown: CancellationToken) -> anyhow::Result<()> {
-        let Parts { shards, directory, config, bus, clock, ids, health } = parts;
         let mut services = Services::default();
-        let settings = settings_for::<harvest_config::config::Config>(&[])?;
-        let deps = harvest_config::Deps { store: config, directory: directory.clone(), bus: bus.clone(), clock: clock.clone(), ids: ids.clone(), health: health.clone() };
-        let service = harvest_config::build(&settings, deps).await?;
-        services.spawn("config", |token| async move { Ok(service.run(token).await?) });
-
-        let settings = settings_for::<harvest_matching::config::Config>(&[])?;
-        let deps = harvest_matching::Deps { directory: directory.clone(), clock: clock.clone(), ids: ids.clone(), health: health.clone() };
-        let service = harvest_matching::build(&settings, deps).await?;
-        services.spawn("matching", |token| async move { Ok(service.run(token).await?) });
-
-        let settings = settings_for::<harvest_timer_scanner::config::Config>(&[])?;
-        let deps =
-            harvest_timer_scanner::Deps { store: shards.clone(), directory: directory.clone(), clock: clock.clone(), ids: ids.clone(), health: health.clone() };
-        let service = harvest_timer_scanner::build(&settings, deps).await?;
-        services.spawn("timer-scanner", |token| async move { Ok(service.run(token).await?) });
-
-        let settings = settings_for::<harvest_history::config::Config>(&[])?;
-        let deps = harvest_history::Deps {
-            store: shards.clone(),
-            directory: directory.clone(),
-            bus: bus.clone(),
-            clock: clock.clone(),
-            ids: ids.clone(),
-            health: health.clone(),
-        };
-        let service = harvest_history::build(&settings, deps).await?;
-        services.spawn("history", |token| async move { service.run(token).await });
-
+        parts.start_config(&mut services).await?;
+        parts.start_matching(&mut services).await?;
+        parts.start_timer_scanner(&mut services).await?;
+        parts.start_history(&mut services).await?;
         let listen = [("HARVEST_GRPC_LISTEN", self.grpc_listen.to_string()), ("HARVEST_HTTP_LISTEN", self.http_listen.to_string())];
-        let settings = settings_for::<harvest_frontend::Config>(&listen)?;
-        let service = harvest_frontend::build(&settings, harvest_frontend::Deps { store: shards, directory, bus, clock, ids, health }).await?;
-        println!("gRPC  {}", service.address());
-        println!("HTTP  http://{}/api/harvest", service.http_address());
-        services.spawn("frontend", |token| async move { Ok(service.run(token).await?) });
+        parts.start_frontend(&listen, &mut services).await?;
         services.run(shutdown).await
     }
 }
 
+impl Parts {
+    async fn start_config(&self, services: &mut Services) -> anyhow::Result<()> {
+        let deps = harvest_config::Deps {
+            store: self.config.clone(),
+            directory: self.directory.clone(),
+            bus: self.bus.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+            health: self.health.clone(),
+        };
+        let service = harvest_config::build(&settings(&[])?, deps).await?;
+        services.spawn("config", |token| async move { Ok(service.run(token).await?) });
+        Ok(())
+    }
+
+    async fn start_matching(&self, services: &mut Services) -> anyhow::Result<()> {
+        let (directory, clock, ids, health) = (self.directory.clone(), self.clock.clone(), self.ids.clone(), self.health.clone());
+        let service = harvest_matching::build(&settings(&[])?, harvest_matching::Deps { directory, clock, ids, health }).await?;
+        services.spawn("matching", |token| async move { Ok(service.run(token).await?) });
+        Ok(())
+    }
+
+    async fn start_timer_scanner(&self, services: &mut Services) -> anyhow::Result<()> {
+        let deps = harvest_timer_scanner::Deps {
+            store: self.shards.clone(),
+            directory: self.directory.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+            health: self.health.clone(),
+        };
+        let service = harvest_timer_scanner::build(&settings(&[])?, deps).await?;
+        services.spawn("timer-scanner", |token| async move { Ok(service.run(token).await?) });
+        Ok(())
+    }
+
+    async fn start_history(&self, services: &mut Services) -> anyhow::Result<()> {
+        let deps = harvest_history::Deps {
+            store: self.shards.clone(),
+            directory: self.directory.clone(),
+            bus: self.bus.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+            health: self.health.clone(),
+        };
+        let service = harvest_history::build(&settings(&[])?, deps).await?;
+        services.spawn("history", |token| async move { service.run(token).await });
+        Ok(())
+    }
+
+    async fn start_frontend(&self, listen: &[(&str, String)], services: &mut Services) -> anyhow::Result<()> {
+        let deps = harvest_frontend::Deps {
+            store: self.shards.clone(),
+            directory: self.directory.clone(),
+            bus: self.bus.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+            health: self.health.clone(),
+        };
+        let service = harvest_frontend::build(&settings(listen)?, deps).await?;
+        println!("gRPC  {}", service.address());
+        println!("HTTP  http://{}/api/harvest", service.http_address());
+        services.spawn("frontend", |token| async move { Ok(service.run(token).await?) });
+        Ok(())
+    }
+}
+
 /// A service's settings within `harvest dev`: the defaults, on free ports of loopback.
-fn settings_for<C: Settings>(overrides: &[(&str, String)]) -> anyhow::Result<C> {
+fn settings<C: Settings>(overrides: &[(&str, String)]) -> anyhow::Result<C> {
     let common = [
         ("HARVEST_FLEET", "dev"),
         ("HARVEST_GRPC_LISTEN", "127.0.0.1:0"),
