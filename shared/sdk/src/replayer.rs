@@ -61,6 +61,15 @@ impl WorkflowReplayer {
         self.replay_events(events)
     }
 
+    /// Replays one history that was saved as JSON: what `harvest workflow history .. -o json` prints.
+    ///
+    /// # Errors
+    /// [`ReplayFailure`].
+    pub fn replay_json(&self, history: &str) -> Result<(), ReplayFailure> {
+        let events = harvest_wire::json::decode_history(history).map_err(|error| ReplayFailure::NotReplayable(error.to_string()))?;
+        self.replay_events(events)
+    }
+
     pub(crate) fn replay_events(&self, events: Vec<Event>) -> Result<(), ReplayFailure> {
         let workflows = crate::worker::register_workflows(self.workflows.clone())?;
         let mut run = Run::new(Arc::new(Registry { workflows, ..Registry::default() }));
