@@ -115,3 +115,55 @@ impl Outbox {
         done
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harvest_ids::{ExecutionId, Slot, Timestamp};
+
+    const TARGET: ShardId = ShardId(1);
+
+    fn row(sequence: i64) -> OutboxRow {
+        let target = ExecutionId::new(Slot::new(1).unwrap(), Timestamp::from_millis(0), 1);
+        OutboxRow { sequence, target, message: bytes::Bytes::new() }
+    }
+
+    fn delivered(outbox: &mut Outbox) -> Vec<i64> {
+        let sent = outbox.deliveries(Duration::ZERO);
+        sent.into_iter().flat_map(|(target, _)| outbox.delivered(target, true, Duration::ZERO)).collect()
+    }
+
+    #[test]
+    fn a_message_that_a_page_brought_before_its_commit_was_known_is_delivered_once() {
+        let mut outbox = Outbox::default();
+        outbox.recover();
+        assert_eq!(outbox.wants_page(), Some(0));
+        outbox.page(Some(vec![(TARGET, row(1)), (TARGET, row(2))]), 500);
+        assert_eq!(delivered(&mut outbox), [1, 2]);
+        outbox.add(TARGET, row(2));
+        outbox.add(TARGET, row(3));
+        assert_eq!(delivered(&mut outbox), [3], "its row can be removed only once");
+    }
+
+    #[test]
+    fn messages_beyond_memory_come_by_pages_in_order_and_none_is_missed() {
+        let mut outbox = Outbox::default();
+        let most = i64::try_from(MAX_WAITING).unwrap();
+        (1..=most + 5).for_each(|sequence| outbox.add(TARGET, row(sequence)));
+        assert_eq!(outbox.wants_page(), None, "there is no room yet");
+        let mut all = Vec::new();
+        while outbox.waiting >= MAX_WAITING / 2 {
+            all.extend(delivered(&mut outbox));
+        }
+        assert_eq!(outbox.wants_page(), Some(most));
+        outbox.add(TARGET, row(most + 6)); // commits after the page was read
+        outbox.page(Some((most + 1..=most + 5).map(|sequence| (TARGET, row(sequence))).collect()), 500);
+        assert_eq!(outbox.wants_page(), Some(most + 5));
+        outbox.page(Some(vec![(TARGET, row(most + 6))]), 500);
+        while outbox.waiting > 0 {
+            all.extend(delivered(&mut outbox));
+        }
+        assert_eq!(all, (1..=most + 6).collect::<Vec<_>>());
+        assert_eq!(outbox.wants_page(), None);
+    }
+}

@@ -213,3 +213,46 @@ impl Ready {
         self.queues.retain(|_, queue| !queue.waiting.is_empty() || !queue.offered.is_empty() || queue.spilled_after.is_some() || queue.reading);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harvest_ids::{ExecutionId, Slot, Timestamp};
+
+    fn row(sequence: i64) -> TaskRow {
+        let execution_id = ExecutionId::new(Slot::new(1).unwrap(), Timestamp::from_millis(0), u64::try_from(sequence).unwrap());
+        TaskRow { task: TaskId { execution_id, key: TaskKey::Workflow }, sequence, namespace: Namespace::default(), queue: TaskQueue::default() }
+    }
+
+    fn offered(ready: &mut Ready, window: usize) -> Vec<i64> {
+        ready.take_offers(window, 0, Duration::ZERO).into_iter().map(|(_, sequence, _)| sequence).collect()
+    }
+
+    #[test]
+    fn an_old_task_that_is_ready_again_is_not_lost_when_memory_is_full_and_goes_first() {
+        let mut ready = Ready::default();
+        (11..=2000).for_each(|sequence| ready.add(&row(sequence)));
+        ready.add(&row(5));
+        let all = offered(&mut ready, usize::MAX);
+        assert_eq!((all[0], all.len()), (5, MAX_WAITING));
+        let [(key, after)] = &ready.wants_pages()[..] else { panic!("no page is wanted") };
+        assert_eq!(*after, *all.last().unwrap(), "what made room comes back by a page");
+        ready.page(&key.clone(), Some((*after + 1..*after + 11).map(row).collect()), 10, &BTreeSet::new());
+        assert_eq!(offered(&mut ready, usize::MAX), (*after + 1..*after + 11).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_a_page_may_have_missed_is_read_again() {
+        let mut ready = Ready::default();
+        let backlog = QueueKey::of(&row(1)).backlog();
+        ready.add_backlog(&backlog);
+        let key = ready.wants_pages().remove(0).0;
+        ready.add(&row(7)); // commits after the page was read
+        ready.page(&key, Some(vec![row(3), row(4)]), 500, &BTreeSet::new());
+        assert_eq!(offered(&mut ready, usize::MAX), [3, 4]);
+        assert_eq!(ready.wants_pages(), [(key.clone(), 4)]);
+        ready.add_backlog(&backlog); // all of it, while a page is being read
+        ready.page(&key, Some(vec![row(7)]), 500, &BTreeSet::new());
+        assert_eq!(ready.wants_pages(), [(key, 0)]);
+    }
+}

@@ -38,7 +38,7 @@ const FAULTS_FOR: Duration = Duration::from_secs(15);
 /// By when every run must have closed: the longest back-offs are five minutes.
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// Seeds of a normal test run.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 30;
 
 /// One owner of a shard, present or past.
 struct Owner {

@@ -75,7 +75,10 @@ async fn accompany(world: &World, key: &BusinessKey, run: ExecutionId, name: &st
         world.pause(800).await;
         let target = if world.dice.one_in(2) { Target::Execution(run) } else { Target::Key(key.clone()) };
         match world.dice.below(12) {
-            0..6 => signal(world, run, target, &format!("s-{name}-{number}")).await,
+            0..6 => {
+                signal(world, run, target, &format!("s-{name}-{number}")).await;
+                locate(world, run).await;
+            }
             6..9 => locate(world, run).await,
             9 => describe(world, run).await,
             10 => {
@@ -98,9 +101,13 @@ async fn signal(world: &World, run: ExecutionId, target: Target, text: &str) {
         input: Input::Signal { name: SignalName::new("go").unwrap(), payload: Payload::json(text.to_owned()), request_id: Some(RequestId::new(text).unwrap()) },
     };
     match world.insist(World::shard_of(run), operation).await {
-        Ok(Answer::Decided { execution_id, .. }) => {
+        Ok(Answer::Decided { execution_id, fresh, .. }) => {
             world.note(format_args!("signal {text} taken by {execution_id}"));
-            world.ledger().signals.insert(text.to_owned(), execution_id);
+            let mut ledger = world.ledger();
+            ledger.signals.insert(text.to_owned(), execution_id);
+            if fresh {
+                ledger.acknowledged_event(execution_id);
+            }
         }
         Err(Refusal::Reject(Reject::Closed { .. })) => {
             world.ledger().refused_signals.insert(text.to_owned());

@@ -15,6 +15,8 @@ pub(super) struct Ledger {
     pub(super) signals: BTreeMap<String, ExecutionId>,
     /// Signals of which the sender was told that the run is closed.
     pub(super) refused_signals: BTreeSet<String>,
+    /// How many different signals each run has acknowledged.
+    taken: BTreeMap<ExecutionId, u64>,
     /// The furthest event of each run that anybody was told of.
     pub(super) seen: BTreeMap<ExecutionId, EventId>,
     /// Outcomes that callers were told.
@@ -39,6 +41,15 @@ impl Ledger {
         }
         let seen = self.seen.entry(run).or_default();
         *seen = last_event.max(*seen);
+    }
+
+    /// A run took something: since the last look it has one event more at least.
+    pub(super) fn acknowledged_event(&mut self, run: ExecutionId) {
+        let taken = self.taken.entry(run).or_default();
+        *taken += 1;
+        let at_least = EventId(*taken + 1); // the first event is its start
+        let seen = self.seen.entry(run).or_default();
+        *seen = at_least.max(*seen);
     }
 
     pub(super) fn seen(&self, run: ExecutionId) -> EventId {

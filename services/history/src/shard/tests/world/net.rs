@@ -46,7 +46,7 @@ impl World {
     fn route(&self, shard_id: ShardId) -> ShardHandle {
         let owners = self.owners();
         let owners = &owners[&shard_id];
-        let at = if self.mishap(10) { self.dice.index(owners.len()) } else { owners.len() - 1 };
+        let at = if self.mishap(5) { self.dice.index(owners.len()) } else { owners.len() - 1 };
         owners[at].handle.clone()
     }
 

@@ -2,6 +2,7 @@
 
 use super::World;
 use super::program::Code;
+use crate::shard::operation::{Answer, Operation, Target};
 use harvest_ids::{EventId, ExecutionId, Namespace, Timestamp};
 use harvest_persistence::store::{RunFilter, StoredRun};
 use harvest_workflow_core::State;
@@ -43,6 +44,7 @@ pub(super) async fn judge(world: &World) -> Verdict {
     }
     for (id, run) in &runs {
         judge_run(run).map_err(|rule| format!("run {id}: {rule}"))?;
+        judge_memory(world, *id, run).await.map_err(|rule| format!("run {id}: {rule}"))?;
     }
     judge_chains(&runs)?;
     judge_tables(world).await?;
@@ -75,6 +77,17 @@ fn judge_run(run: &Judged) -> Verdict {
     let mut code = Code::new();
     code.feed(run.events.clone())?;
     code.drive().map_err(|error| format!("does not replay: {error}"))
+}
+
+/// What its owner has in memory is what its records say.
+async fn judge_memory(world: &World, id: ExecutionId, run: &Judged) -> Verdict {
+    let answer = world.insist(World::shard_of(id), || Operation::Describe(Target::Execution(id))).await;
+    let Ok(Answer::Described(view)) = answer else { return Err(format!("{answer:?} instead of a view")) };
+    let (live, fold) = (
+        (view.status, view.last_event, view.closed_at, view.continued_as),
+        (run.state.status(), run.state.last_event_id(), run.state.closed_at(), run.state.continued_as()),
+    );
+    ensure(live == fold && view.activities.is_empty(), || format!("its owner shows {live:?}, its records {fold:?}"))
 }
 
 fn judge_chains(runs: &BTreeMap<ExecutionId, Judged>) -> Verdict {
