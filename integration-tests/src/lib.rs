@@ -6,7 +6,7 @@
 //! - [`audit`] reads the record log of every run from the store and holds it against the oracle, and replays it against the code.
 //! - [`samples`] has workflows and activities that several tests share; the `test-worker` binary runs them in a process that can be killed.
 //!
-//! No test sleeps: they wait for conditions with a deadline ([`eventually`]). May depend on everything but the services' crates.
+//! No test sleeps: they wait for conditions with a deadline ([`mod@eventually`]). May depend on everything but the services' crates.
 
 pub mod audit;
 pub mod binaries;
