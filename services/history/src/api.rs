@@ -17,7 +17,8 @@ mod workflow_task;
 use crate::host::Host;
 use crate::reply;
 use crate::shard::operation::{Answer, BusinessKey, Operation, Refusal, Target};
-use harvest_ids::{EventId, ExecutionId, ShardId};
+use harvest_fleet_config::ConfigHandle;
+use harvest_ids::{DurationMs, EventId, ExecutionId, Namespace, ShardId, WorkflowType};
 use harvest_persistence::store::ShardStore;
 use harvest_proto::internal::v1 as internal;
 use harvest_proto::internal::v1::history_service_server::HistoryService;
@@ -39,6 +40,8 @@ pub struct Api {
     pub store: Arc<dyn ShardStore>,
     /// For hints of owners.
     pub directory: Directory,
+    /// What code declares about workflow types.
+    pub config: ConfigHandle,
     /// For waits.
     pub clock: Arc<dyn Clock>,
 }
@@ -57,6 +60,11 @@ impl Api {
     fn error(&self, shard_id: ShardId, refusal: Refusal) -> Error {
         let owner = self.directory.owner(shard_id).map(|owner| owner.address);
         reply::error(shard_id, owner.as_deref(), refusal)
+    }
+
+    /// The execution timeout that code declares for a type: for starts that name none.
+    fn declared_timeout(&self, namespace: &Namespace, workflow_type: &WorkflowType) -> Option<DurationMs> {
+        self.config.get().workflow_type(namespace, workflow_type)?.execution_timeout
     }
 
     /// Which run is meant and how far it has come.

@@ -88,14 +88,14 @@ pub async fn build(config: &Config, deps: Deps) -> anyhow::Result<History> {
         config: shard_config(handle.clone(), inner.clone()),
         tuning: config.shard.tuning(),
     };
-    let host = Arc::new(Host::new(shard_deps, handle, fleet));
+    let host = Arc::new(Host::new(shard_deps, handle.clone(), fleet));
     let options = LeaseOptions {
         ttl: Duration::from_millis(config.lease.ttl_ms),
         renew_interval: Duration::from_millis(config.lease.renew_interval_ms),
         ..LeaseOptions::default()
     };
     let keeper = LeaseKeeper::new(directory.clone(), deps.directory, deps.clock.clone(), host.clone(), me.clone(), options);
-    let api = Api { host, store: deps.store, directory: directory.clone(), clock: deps.clock };
+    let api = Api { host, store: deps.store, directory: directory.clone(), config: handle, clock: deps.clock };
     Ok(History { server, me, directory, api, keeper, health: deps.health, inner })
 }
 

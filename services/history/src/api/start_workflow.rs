@@ -17,7 +17,7 @@ pub(super) async fn start_workflow(api: &Api, call: StartWorkflowCall) -> Result
         input: start.input,
         task_queue: start.task_queue,
         request_id: start.request_id,
-        execution_timeout: start.execution_timeout,
+        execution_timeout: start.execution_timeout.or_else(|| api.declared_timeout(&key.namespace, &key.workflow_type)),
         workflow_task_timeout: start.workflow_task_timeout,
         fail_on_conflict: start.conflict_policy == ConflictPolicy::Fail,
     };
