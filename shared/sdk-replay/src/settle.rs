@@ -10,7 +10,7 @@ use harvest_workflow_core::command::Command;
 use harvest_workflow_core::event::{Event, EventKind};
 
 /// Failures that the engine appends to a decision on its own.
-const ENGINE_FAILURES: [&str; 3] = ["HistoryCapExceeded", "HistoryBytesCapExceeded", "HandlerPanic"];
+const ENGINE_FAILURES: [&str; 4] = ["HistoryCapExceeded", "HistoryBytesCapExceeded", "HandlerPanic", "PayloadTooLarge"];
 
 impl Machine {
     /// The code is at rest: compares its commands with the recorded ones.

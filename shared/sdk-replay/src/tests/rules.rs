@@ -145,11 +145,13 @@ fn a_loop_that_never_waits_is_stopped() {
 }
 
 #[test]
-fn a_run_that_the_engine_failed_for_its_length_replays() {
-    let mut server = Server::new();
-    task(&mut server, &mut Machine::new(), &mut Program::new(vec![Op::Activity(1)]));
-    server.push(EventKind::WorkflowFailed { failure: Failure::engine("HistoryCapExceeded", "too long") });
-    replay(&server, vec![Op::Activity(1)]).unwrap();
+fn a_run_that_the_engine_failed_replays() {
+    for error_type in ["HistoryCapExceeded", "HistoryBytesCapExceeded", "HandlerPanic", "PayloadTooLarge"] {
+        let mut server = Server::new();
+        task(&mut server, &mut Machine::new(), &mut Program::new(vec![Op::Activity(1)]));
+        server.push(EventKind::WorkflowFailed { failure: Failure::engine(error_type, "too much") });
+        replay(&server, vec![Op::Activity(1)]).unwrap();
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::Emitter;
 use super::activity_attempt::{adopt, attempt_failed, current_attempt};
+use super::commands::too_large;
 use crate::decision::{Reject, Reply};
 use crate::event::EventKind;
 use crate::input::{ActivityOutcome, TaskToken};
@@ -14,15 +15,11 @@ pub(super) fn close_activity(emitter: &mut Emitter<'_>, token: &TaskToken, worke
     adopt(emitter, &answer, token);
     let activity_id = answer.activity_id;
     match outcome {
-        ActivityOutcome::Completed(output) if output.len() > emitter.limits.max_payload_bytes => {
+        ActivityOutcome::Completed(output) => match too_large("the output", output, emitter.limits) {
             // Refusing it would leave the attempt running for a result that can never come.
-            let message = format!("the output has {} bytes; at most {} are allowed (max_payload_bytes)", output.len(), emitter.limits.max_payload_bytes);
-            let failure = Failure { non_retryable: true, ..Failure::engine("PayloadTooLarge", message) };
-            attempt_failed(emitter, activity_id, failure, None, None);
-        }
-        ActivityOutcome::Completed(output) => {
-            emitter.event(EventKind::ActivityCompleted { activity_id, output: output.clone() });
-        }
+            Some(failure) => attempt_failed(emitter, activity_id, failure, None, None),
+            None => _ = emitter.event(EventKind::ActivityCompleted { activity_id, output: output.clone() }),
+        },
         ActivityOutcome::Failed { failure, retry_after } => attempt_failed(emitter, activity_id, failure.clone(), None, *retry_after),
         ActivityOutcome::Cancelled => {
             let failure = Failure::engine("Cancelled", "the attempt ended as cancelled though nobody had asked it to");

@@ -10,6 +10,7 @@ use crate::random::SplitMix64;
 use crate::retry::RetryPolicy;
 use crate::state::State;
 use harvest_ids::{ActivityId, EventId, ExecutionId, Slot, TimerName, Timestamp};
+use std::fmt;
 
 /// Most bytes of a text for people (failure messages, reasons): what is longer is cut.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
@@ -77,7 +78,6 @@ impl<'a> Planner<'a> {
             }
             Command::CancelTimer { started } => EventKind::TimerCancelled { timer_id: self.timer_name(index, *started)?, started: *started },
             Command::RecordSideEffect { kind, name, value } => {
-                check_payload(value, self.limits)?;
                 if let Some(name) = name {
                     check_name(index, "the side effect's name", name)?;
                 }
@@ -85,7 +85,6 @@ impl<'a> Planner<'a> {
             }
             Command::RecordMarker { name, details } => {
                 check_name(index, "the marker's name", name)?;
-                details.as_ref().map_or(Ok(()), |details| check_payload(details, self.limits))?;
                 EventKind::MarkerRecorded { name: name.clone(), details: details.clone() }
             }
             Command::StartChildWorkflow(start) => self.start_child(start)?,
@@ -93,14 +92,10 @@ impl<'a> Planner<'a> {
                 self.check_child(index, *started)?;
                 EventKind::ChildWorkflowCancelRequested { started: *started }
             }
-            Command::CompleteWorkflow { output } => {
-                check_payload(output, self.limits)?;
-                EventKind::WorkflowCompleted { output: output.clone() }
-            }
+            Command::CompleteWorkflow { output } => EventKind::WorkflowCompleted { output: output.clone() },
             Command::FailWorkflow { failure } => EventKind::WorkflowFailed { failure: bounded_failure(failure.clone(), self.limits) },
             Command::CancelWorkflow { reason } => EventKind::WorkflowCancelled { reason: bounded_text(reason) },
             Command::ContinueAsNew { input, workflow_type, task_queue: _ } => {
-                check_payload(input, self.limits)?;
                 let mine = self.state.started().ok_or(Reject::NotFound)?;
                 let new_execution_id = ExecutionId::new(mine.execution_id.slot(), self.at, self.random.next());
                 EventKind::WorkflowContinuedAsNew { new_execution_id, new_workflow_type: workflow_type.clone(), input: input.clone() }
@@ -109,7 +104,6 @@ impl<'a> Planner<'a> {
     }
 
     fn schedule_activity(&mut self, index: usize, schedule: &ScheduleActivity) -> Result<EventKind, Reject> {
-        check_payload(&schedule.input, self.limits)?;
         self.open_activities = self.open_activities.saturating_add(1);
         at_most("max_open_items", self.open_activities, self.limits.max_open_items)?;
         let mine = self.state.started().ok_or(Reject::NotFound)?;
@@ -128,7 +122,6 @@ impl<'a> Planner<'a> {
     }
 
     fn start_child(&mut self, start: &StartChildWorkflow) -> Result<EventKind, Reject> {
-        check_payload(&start.input, self.limits)?;
         let mine = self.state.started().ok_or(Reject::NotFound)?;
         let child = ChildWorkflow {
             execution_id: ExecutionId::new(Slot::of(&mine.namespace, &start.workflow_id), self.at, self.random.next()),
@@ -218,6 +211,32 @@ fn check_policy(index: usize, policy: &RetryPolicy) -> Result<(), Reject> {
 /// Refuses a payload beyond `max_payload_bytes`.
 pub(super) fn check_payload(payload: &Payload, limits: &Limits) -> Result<(), Reject> {
     at_most("max_payload_bytes", payload.len(), limits.max_payload_bytes)
+}
+
+/// Why something ends that gave a payload beyond `max_payload_bytes`: trying again would give the same one. `what` names the payload.
+pub(super) fn too_large(what: impl fmt::Display, payload: &Payload, limits: &Limits) -> Option<Failure> {
+    let (found, allowed) = (payload.len(), limits.max_payload_bytes);
+    let message = || format!("{what} has {found} bytes; at most {allowed} are allowed (max_payload_bytes)");
+    (found > allowed).then(|| Failure { non_retryable: true, ..Failure::engine("PayloadTooLarge", message()) })
+}
+
+/// Why the run ends when one of its commands carries too large a payload.
+pub(super) fn command_too_large(commands: &[Command], limits: &Limits) -> Option<Failure> {
+    commands.iter().find_map(|command| match command {
+        Command::ScheduleActivity(schedule) => too_large(format_args!("the input of activity {}", schedule.activity_type), &schedule.input, limits),
+        Command::StartChildWorkflow(start) => too_large(format_args!("the input of child workflow {}", start.workflow_id), &start.input, limits),
+        Command::RecordSideEffect { value, .. } => too_large("the value of a side effect", value, limits),
+        Command::RecordMarker { name, details } => too_large(format_args!("marker {name}"), details.as_ref()?, limits),
+        Command::CompleteWorkflow { output } => too_large("the output", output, limits),
+        Command::ContinueAsNew { input, .. } => too_large("the input of the next run", input, limits),
+        // A failure is cut to its bounds: it ends the run anyway, and as what it says.
+        Command::FailWorkflow { .. }
+        | Command::CancelWorkflow { .. }
+        | Command::CancelActivity { .. }
+        | Command::StartTimer { .. }
+        | Command::CancelTimer { .. }
+        | Command::CancelChildWorkflow { .. } => None,
+    })
 }
 
 /// A text for people, cut to a bounded length between two characters.

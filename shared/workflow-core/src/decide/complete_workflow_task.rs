@@ -2,7 +2,7 @@
 
 use super::Emitter;
 use super::close::close;
-use super::commands::{Planner, bounded_text, is_terminal};
+use super::commands::{Planner, bounded_text, command_too_large, is_terminal};
 use super::fail_workflow_task::failed;
 use crate::command::Command;
 use crate::decision::{Reject, Reply, Successor};
@@ -56,9 +56,12 @@ pub(super) fn complete_workflow_task(emitter: &mut Emitter<'_>, task: &CompleteW
     let seed = emitter.random();
     let events = Planner::new(emitter.state, emitter.limits, emitter.at, seed).plan(&task.commands)?;
 
+    // Refusing these bytes would get them again for ever: the code gives them whenever it is asked.
+    let too_large = command_too_large(&task.commands, emitter.limits);
     let closes = events.last().is_some_and(is_terminal);
     let continues = matches!(events.last(), Some(EventKind::WorkflowContinuedAsNew { .. }));
-    if closes && !continues && has_unseen_news(emitter.state, current.seen) && emitter.state.deciding.unseen_news < MAX_UNSEEN_NEWS {
+    let ends = too_large.is_some() || (closes && !continues);
+    if ends && has_unseen_news(emitter.state, current.seen) && emitter.state.deciding.unseen_news < MAX_UNSEEN_NEWS {
         failed(emitter, current.attempt, WorkflowTaskFailure::UnseenNews);
         return Ok(Reply::TryAgain);
     }
@@ -69,7 +72,8 @@ pub(super) fn complete_workflow_task(emitter: &mut Emitter<'_>, task: &CompleteW
         seen: current.seen,
         consumed_signals: task.consumed_signals.clone(),
     });
-    if !closes && let Some(failure) = beyond_cap(emitter, &completed, &events) {
+    let broken = too_large.or_else(|| if closes { None } else { beyond_cap(emitter, &completed, &events) });
+    if let Some(failure) = broken {
         close(emitter, EventKind::WorkflowFailed { failure });
         return Ok(Reply::Done);
     }

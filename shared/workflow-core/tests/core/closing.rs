@@ -9,6 +9,7 @@ use harvest_workflow_core::input::*;
 use harvest_workflow_core::oracle::check_chain;
 use harvest_workflow_core::payload::Failure;
 use harvest_workflow_core::projection::TaskKey;
+use harvest_workflow_core::retry::RetryPolicy;
 use harvest_workflow_core::state::{Outcome, Status};
 
 /// Starts a task, lets `meanwhile` happen, and answers it.
@@ -236,4 +237,49 @@ fn signals_are_bounded_in_size_and_number() {
     run.limits.max_signal_bytes = 0;
     assert_eq!(run.refused(signal("d", None)), Reject::Limit { limit: "max_signal_bytes", found: 1, allowed: 0 });
     assert!(matches!(run.last_event(), EventKind::SignalReceived { .. }));
+}
+
+#[test]
+fn an_oversized_output_fails_the_run_instead_of_coming_back_for_ever() {
+    let large = |bytes: usize| payload(&"9".repeat(bytes));
+    let mut schedule = activity(RetryPolicy::fixed(1, ms(1)));
+    schedule.input = large(11);
+    let offenders = [
+        (Command::CompleteWorkflow { output: large(11) }, "the output"),
+        (Command::ContinueAsNew { input: large(11), workflow_type: None, task_queue: None }, "the input of the next run"),
+        (Command::RecordMarker { name: "m".into(), details: Some(large(11)) }, "marker m"),
+        (Command::ScheduleActivity(schedule), "the input of activity charge"),
+    ];
+    for (command, what) in offenders {
+        let mut run = Run::started();
+        run.limits.max_payload_bytes = 10;
+        let (_, decision) = run.act(vec![timer(5), command]);
+        assert!(decision.successor.is_none() && decision.reply == Reply::Done);
+        let message = format!("{what} has 11 bytes; at most 10 are allowed (max_payload_bytes)");
+        let failure = Failure { non_retryable: true, ..Failure::engine("PayloadTooLarge", message) };
+        assert_eq!(run.state.outcome(), Some(&Outcome::Failed { failure }));
+    }
+    let mut run = Run::started();
+    run.limits.max_payload_bytes = 10;
+    run.act(vec![Command::CompleteWorkflow { output: large(10) }]);
+    assert_eq!(run.state.status(), Status::Completed);
+}
+
+#[test]
+fn a_failure_with_oversized_details_keeps_its_type_and_loses_them() {
+    let mut run = Run::started();
+    run.limits.max_payload_bytes = 10;
+    run.act(vec![Command::FailWorkflow { failure: Failure { details: Some(payload("12345678901")), ..failure("Declined") } }]);
+    assert_eq!(run.state.outcome(), Some(&Outcome::Failed { failure: failure("Declined") }));
+}
+
+#[test]
+fn an_oversized_output_is_sent_back_first_when_there_is_unseen_news() {
+    for command in [complete(), continue_as_new()] {
+        let mut run = Run::started();
+        run.limits.max_payload_bytes = 0;
+        assert_eq!(decide_during(&mut run, signal("wait", None), vec![command.clone()]).reply, Reply::TryAgain);
+        run.act(vec![command]);
+        assert_eq!(run.state.status(), Status::Failed);
+    }
 }

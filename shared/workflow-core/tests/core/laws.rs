@@ -26,6 +26,7 @@ fn small() -> Limits {
         max_history_bytes: 6_000,
         max_open_items: 4,
         max_commands: 4,
+        max_payload_bytes: 99,
         max_signal_bytes: 30,
         max_request_ids: 8,
         max_unread_signals: 5,

@@ -175,8 +175,6 @@ fn a_malformed_decision_is_refused_whole() {
     assert!(matches!(refuse(&mut run, vec![timer(1), marker]), Reject::BadCommand { index: 1, .. }));
     run.limits.max_commands = 1;
     assert_eq!(refuse(&mut run, vec![timer(1), timer(1)]), Reject::Limit { limit: "max_commands", found: 2, allowed: 1 });
-    run.limits.max_payload_bytes = 2;
-    assert_eq!(refuse(&mut run, vec![complete()]), Reject::Limit { limit: "max_payload_bytes", found: 6, allowed: 2 });
     run.ok(fail_task(&token, WorkflowTaskFailure::WorkerError { message: "malformed".into() }));
 }
 

@@ -103,6 +103,8 @@ pub enum Want {
     /// A reference to something that never existed.
     Nonsense,
     Complete,
+    /// With an output of 100 bytes, more than the small bounds allow.
+    CompleteLarge,
     Fail,
     CancelSelf,
     ContinueAsNew,
@@ -152,6 +154,7 @@ fn wants() -> impl Strategy<Value = Vec<Want>> {
     let end = prop_oneof![
         60 => Just(None),
         2 => Just(Some(Want::Complete)),
+        1 => Just(Some(Want::CompleteLarge)),
         1 => Just(Some(Want::Fail)),
         1 => Just(Some(Want::CancelSelf)),
         5 => Just(Some(Want::ContinueAsNew)),

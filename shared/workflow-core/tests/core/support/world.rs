@@ -411,6 +411,7 @@ impl World {
             }
             Want::Nonsense => Command::CancelTimer { started: EventId(1) },
             Want::Complete => complete(),
+            Want::CompleteLarge => Command::CompleteWorkflow { output: payload(&"9".repeat(100)) },
             Want::Fail => Command::FailWorkflow { failure: failure("Broken") },
             Want::CancelSelf => Command::CancelWorkflow { reason: "asked".into() },
             Want::ContinueAsNew => continue_as_new(),
