@@ -7,6 +7,7 @@ use harvest_workflow_core::payload::Payload;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::any::{Any, TypeId};
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -174,9 +175,25 @@ impl ActivityContext {
 
     /// Sends details that were reported since the last heartbeat that went out.
     pub(crate) async fn flush_heartbeat(&self) {
-        let pending = self.shared.heartbeat.lock().unwrap_or_else(PoisonError::into_inner).pending.take();
+        let pending = {
+            let mut state = self.shared.heartbeat.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.pending.is_some() {
+                state.sent = Some(Instant::now());
+            }
+            state.pending.take()
+        };
         if let Some(details) = pending {
             self.send(details).await;
+        }
+    }
+
+    /// Sends details that were held back once the interval is over, so that code that falls silent has its newest ones remembered. Runs
+    /// beside the code and never ends.
+    pub(crate) async fn send_held_back(&self) -> Infallible {
+        let interval = self.shared.start.heartbeat_interval.max(Duration::from_millis(100));
+        loop {
+            tokio::time::sleep(interval).await;
+            self.flush_heartbeat().await;
         }
     }
 
@@ -244,5 +261,32 @@ impl ActivityContext {
     /// How long until [`ActivityContext::deadline`]; zero when it has passed.
     pub fn time_remaining(&self) -> Option<Duration> {
         self.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::mpsc;
+
+    #[tokio::test(start_paused = true)]
+    async fn details_held_back_go_out_though_the_code_falls_silent() {
+        let (sent, mut received) = mpsc::channel(8);
+        let mut context = ActivityContext::for_test();
+        let shared = Arc::get_mut(&mut context.shared).unwrap();
+        shared.start.heartbeat_interval = Duration::from_secs(10);
+        shared.start.send_heartbeat = Arc::new(move |details| {
+            sent.try_send(details.map(|details| details.data)).unwrap();
+            Box::pin(std::future::ready(HeartbeatAnswer::GoOn))
+        });
+        context.heartbeat(1).await.unwrap();
+        context.heartbeat(2).await.unwrap();
+        context.heartbeat(3).await.unwrap();
+        assert_eq!(received.try_recv().unwrap().unwrap(), "1");
+        let late = tokio::select! {
+            never = context.send_held_back() => match never {},
+            late = received.recv() => late,
+        };
+        assert_eq!(late.unwrap().unwrap(), "3");
     }
 }

@@ -67,6 +67,7 @@ async fn outcome(worker: &Arc<WorkerShared>, worker_id: &str, task: &ActivityTas
         ended = running => ended,
         () = attempt.abort.cancelled() => return Some(failed(&ActivityFailure::new("WorkerShutdown", "the worker was shut down"))),
         () = past(limit) => return None, // the server has noticed by itself
+        never = context.send_held_back() => match never {},
         () = grace(attempt, worker.config.cancellation_grace_period) => return Some(Outcome::Cancelled(v1::Cancelled {})),
     };
     Some(match ended {
