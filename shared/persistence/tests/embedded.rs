@@ -69,6 +69,38 @@ async fn a_file_in_use_is_refused_with_its_name() {
     EmbeddedStore::open(&path).unwrap();
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_to_a_file_in_use_is_refused_like_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, link, early] = ["harvest.db", "link.db", "early.db"].map(|name| folder.path().join(name));
+    // Also a link that was there before the file.
+    std::os::unix::fs::symlink(&path, &early).unwrap();
+    let store = EmbeddedStore::open(&early).unwrap();
+    std::os::unix::fs::symlink("harvest.db", &link).unwrap();
+    for other in [&path, &link, &early] {
+        let refused = EmbeddedStore::open(other).err().unwrap();
+        assert!(matches!(&refused, OpenError::InUse(name) if name == other), "{refused}");
+    }
+    drop(store);
+    EmbeddedStore::open(&link).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn what_cannot_be_a_store_is_refused_by_its_own_name_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(EmbeddedStore::open("/dev/null"), Err(OpenError::NotAFile(_))));
+    assert!(!std::path::Path::new("/dev/null.lock").exists());
+    assert!(matches!(EmbeddedStore::open(folder.path()), Err(OpenError::NotAFile(_))));
+    let missing = folder.path().join("missing/harvest.db");
+    assert!(EmbeddedStore::open(&missing).err().unwrap().to_string().contains("missing/harvest.db cannot be opened"));
+    let text = folder.path().join("notes.txt");
+    std::fs::write(&text, "not a database at all, but long enough to be looked at as one").unwrap();
+    let refused = EmbeddedStore::open(&text).err().unwrap();
+    assert!(matches!(&refused, OpenError::Database { path, .. } if *path == text), "{refused}");
+}
+
 #[tokio::test]
 async fn another_number_of_shards_and_a_newer_schema_are_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,21 +3,40 @@
 use crate::error::{CommitError, StoreError};
 use rusqlite::ErrorCode;
 
-/// An error type that can say that an outcome was lost.
-pub(super) trait Lost {
-    fn lost(why: String) -> Self;
+/// Why a transaction is not known to be on the disk.
+#[derive(Debug, Clone)]
+pub(super) enum Lost {
+    /// Certainly nothing was written.
+    Undone(String),
+    /// Whether it is on the disk is not known.
+    Unknown(String),
 }
 
-impl Lost for StoreError {
-    fn lost(why: String) -> Self {
-        Self::Unavailable(why)
+impl Lost {
+    /// What a failed `COMMIT` means. A full disk could not take the frame that would make the transaction count; of a disk that fails
+    /// otherwise nobody knows what it took.
+    pub(super) fn at_commit(error: &rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) => Self::Undone(error.to_string()),
+            _ => Self::Unknown(error.to_string()),
+        }
     }
 }
 
-impl Lost for CommitError {
-    /// The transaction's commit failed: whether it is on the disk is not known.
-    fn lost(why: String) -> Self {
-        Self::Unknown(why)
+impl From<Lost> for StoreError {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Undone(why) | Lost::Unknown(why) => Self::Unavailable(why),
+        }
+    }
+}
+
+impl From<Lost> for CommitError {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Undone(why) => Self::Unavailable(why),
+            Lost::Unknown(why) => Self::Unknown(why),
+        }
     }
 }
 

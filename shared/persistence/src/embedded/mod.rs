@@ -55,17 +55,38 @@ pub enum OpenError {
         /// Ours.
         known: usize,
     },
+    /// It is a folder, a device or the like.
+    #[error("the store {0} is not a regular file")]
+    NotAFile(PathBuf),
     /// The file system refused.
-    #[error("{path}: {error}")]
+    #[error("the store {path} cannot be opened: {error}")]
     File {
-        /// Which file.
+        /// Which store.
         path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The file system refused the lock beside the store.
+    #[error("the store {path} cannot be locked by {lock}: {error}")]
+    Lock {
+        /// Which store.
+        path: PathBuf,
+        /// Its lock.
+        lock: PathBuf,
         /// Why.
         error: std::io::Error,
     },
     /// SQLite refused.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// SQLite refused a file.
+    #[error("the store {path} cannot be opened: {error}")]
+    Database {
+        /// Which store.
+        path: PathBuf,
+        /// Why.
+        error: StoreError,
+    },
 }
 
 /// Why the shards could not be made.
@@ -106,16 +127,12 @@ impl EmbeddedStore {
     /// [`OpenError`]
     pub fn open_with(path: impl AsRef<Path>, clock: StoreClock) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        let lock = lock(path)?;
-        let writer = Connection::open(path).map_err(sqlite)?;
-        // Acknowledged means durable: every commit waits for the disk.
-        writer.pragma_update(None, "journal_mode", "WAL").map_err(sqlite)?;
-        writer.pragma_update(None, "synchronous", "FULL").map_err(sqlite)?;
-        prepare(&writer)?;
-        let reader = Connection::open(path).map_err(sqlite)?;
-        settings(&reader)?;
-        reader.pragma_update(None, "query_only", true).map_err(sqlite)?;
-        let engine = Engine::new(Place::File { writer, reader, lock })?;
+        let file = regular_file(path)?;
+        let lock = lock(path, &file)?;
+        let engine = open_locked(&file, lock).map_err(|error| match error {
+            OpenError::Store(error) => OpenError::Database { path: path.to_owned(), error },
+            other => other,
+        })?;
         Ok(Self { engine: Arc::new(engine), clock })
     }
 
@@ -171,18 +188,43 @@ fn process_clock() -> StoreClock {
     })
 }
 
+/// The file behind a path, made when there is none, under its one name: two paths to it (symbolic links) must meet at one lock.
+fn regular_file(path: &Path) -> Result<PathBuf, OpenError> {
+    let fault = |error| OpenError::File { path: path.to_owned(), error };
+    match std::fs::metadata(path) {
+        // Before it is opened: opening a pipe would wait for its other end.
+        Ok(found) if !found.is_file() => return Err(OpenError::NotAFile(path.to_owned())),
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => drop(File::options().create(true).append(true).open(path).map_err(fault)?),
+        Err(error) => return Err(fault(error)),
+    }
+    std::fs::canonicalize(path).map_err(fault)
+}
+
 /// One process per file. The lock goes with the process, however that ends.
-fn lock(path: &Path) -> Result<File, OpenError> {
-    let mut name = path.as_os_str().to_owned();
+fn lock(path: &Path, file: &Path) -> Result<File, OpenError> {
+    let mut name = file.as_os_str().to_owned();
     name.push(".lock");
-    let path_of_lock = PathBuf::from(name);
-    let fault = |error| OpenError::File { path: path_of_lock.clone(), error };
-    let file = File::options().create(true).truncate(false).write(true).open(&path_of_lock).map_err(fault)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
+    let lock = PathBuf::from(name);
+    let fault = |error| OpenError::Lock { path: path.to_owned(), lock: lock.clone(), error };
+    let held = File::options().create(true).truncate(false).write(true).open(&lock).map_err(fault)?;
+    match held.try_lock() {
+        Ok(()) => Ok(held),
         Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse(path.to_owned())),
         Err(std::fs::TryLockError::Error(error)) => Err(fault(error)),
     }
+}
+
+fn open_locked(file: &Path, lock: File) -> Result<Engine, OpenError> {
+    let writer = Connection::open(file).map_err(sqlite)?;
+    // Acknowledged means durable: every commit waits for the disk.
+    writer.pragma_update(None, "journal_mode", "WAL").map_err(sqlite)?;
+    writer.pragma_update(None, "synchronous", "FULL").map_err(sqlite)?;
+    prepare(&writer)?;
+    let reader = Connection::open(file).map_err(sqlite)?;
+    settings(&reader)?;
+    reader.pragma_update(None, "query_only", true).map_err(sqlite)?;
+    Ok(Engine::new(Place::File { writer, reader, lock })?)
 }
 
 fn settings(connection: &Connection) -> Result<(), OpenError> {
