@@ -47,8 +47,8 @@ impl Settings for Config {
 
     fn check(&self, faults: &mut Faults) {
         faults.required("fleet", &self.fleet);
-        faults.required("database_url", &self.database_url);
-        faults.required("redis_url", &self.redis_url);
+        faults.postgres_url("database_url", &self.database_url);
+        faults.redis_url("redis_url", &self.redis_url);
         faults.range("database_sessions", self.database_sessions, 1..=1_000);
         faults.range("shard.cached_runs", self.shard.cached_runs, 1..=10_000_000);
         faults.range("shard.inbox_operations", self.shard.inbox_operations, 1..=1_000_000);

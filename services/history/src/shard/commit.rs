@@ -205,6 +205,7 @@ impl Actor {
             if sealed.closed {
                 self.answer_waiters(sealed.execution_id);
             }
+            self.release_queries(sealed.execution_id);
         }
         if !near.is_empty() {
             self.deps.neighbours.arm(self.shard_id, near);

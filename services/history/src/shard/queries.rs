@@ -27,6 +27,8 @@ pub(crate) struct WaitingQuery {
 #[derive(Debug, Default)]
 pub(crate) struct Queries {
     waiting: BTreeMap<u64, WaitingQuery>,
+    /// Queries of runs whose code has not run yet: nobody could answer them.
+    held: BTreeMap<ExecutionId, Vec<u64>>,
 }
 
 impl Queries {
@@ -38,6 +40,17 @@ impl Queries {
         }
         self.waiting.insert(number, query);
         true
+    }
+
+    /// Holds a query back until the first decision of its run.
+    pub(crate) fn hold(&mut self, number: u64, execution_id: ExecutionId) {
+        self.held.entry(execution_id).or_default().push(number);
+    }
+
+    /// The run has decided: its queries that were held back and still wait.
+    pub(crate) fn release(&mut self, execution_id: ExecutionId) -> Vec<u64> {
+        let held = self.held.remove(&execution_id).unwrap_or_default();
+        held.into_iter().filter(|number| self.waiting.contains_key(number)).collect()
     }
 
     /// A worker takes a query that nobody has.
@@ -68,10 +81,16 @@ impl Queries {
                 respond(query.envelope.responder, Err(Refusal::QueryTimeout));
             }
         }
+        let waiting = &self.waiting;
+        self.held.retain(|_, held| {
+            held.retain(|number| waiting.contains_key(number));
+            !held.is_empty()
+        });
     }
 
     /// Ends all.
     pub(crate) fn drain(&mut self) {
+        self.held.clear();
         for query in std::mem::take(&mut self.waiting).into_values() {
             respond(query.envelope.responder, Err(Refusal::NotOwner));
         }

@@ -6,7 +6,7 @@ use super::batch::respond;
 use super::neighbours::{Offer, OfferKind};
 use super::operation::{Answer, ClosedView, Operation, Refusal, TakenActivityTask, TakenQuery, TakenWorkflowTask, Target};
 use super::queries::WaitingQuery;
-use harvest_ids::{ActivityId, Attempt, ExecutionId, WorkerId};
+use harvest_ids::{ActivityId, Attempt, EventId, ExecutionId, WorkerId};
 use harvest_persistence::batch::TaskId;
 use harvest_persistence::error::StoreError;
 use harvest_runtime::Clock;
@@ -272,24 +272,47 @@ impl Actor {
     pub(crate) fn query(&mut self, id: ExecutionId, envelope: Envelope) {
         let Operation::Query { name, args, timeout, .. } = &envelope.operation else { return };
         let Some(run) = self.cache.peek(id) else { return };
-        let (queue, sticky) = (run.state.started().map(|started| started.task_queue.clone()).unwrap_or_default(), run.sticky.clone());
+        let undecided = run.state.is_open() && run.state.decided_to() == EventId(0);
         let deadline = self.deps.clock.monotonic() + timeout.as_duration();
-        let (name, args, namespace) = (name.clone(), args.clone(), run.key.namespace.clone());
+        let (name, args) = (name.clone(), args.clone());
         self.dispatches += 1;
         let number = self.dispatches;
+        if !self.queries.add(number, WaitingQuery { execution_id: id, name, args, deadline, taken_by: None, envelope }) {
+            return;
+        }
+        if undecided {
+            // Workflow code has not run yet, so that no query is registered: asking now would be answered that there is none.
+            self.queries.hold(number, id);
+        } else {
+            self.offer_query(id, number);
+        }
+    }
+
+    /// A decision of the run has committed: what waited for its first one can be asked now.
+    pub(crate) fn release_queries(&mut self, id: ExecutionId) {
+        let decided = self.cache.peek(id).is_some_and(|run| !run.state.is_open() || run.state.decided_to() > EventId(0));
+        if decided {
+            for number in self.queries.release(id) {
+                self.offer_query(id, number);
+            }
+        }
+    }
+
+    fn offer_query(&self, id: ExecutionId, number: u64) {
+        let Some(run) = self.cache.peek(id) else { return };
         let offer = Offer {
             shard_id: self.shard_id,
             epoch: self.epoch,
-            namespace,
-            queue,
+            namespace: run.key.namespace.clone(),
+            queue: run.state.started().map(|started| started.task_queue.clone()).unwrap_or_default(),
             kind: OfferKind::Query,
             execution_id: id,
             activity_id: None,
             query: Some(number),
-            sticky,
+            sticky: run.sticky.clone(),
             sequence: 0,
         };
-        if self.queries.add(number, WaitingQuery { execution_id: id, name, args, deadline, taken_by: None, envelope }) && !self.deps.neighbours.offer(offer) {
+        if !self.deps.neighbours.offer(offer) {
             tracing::debug!(run = %id, "no matching process can be told of a query; it ends by its timeout");
         }
     }

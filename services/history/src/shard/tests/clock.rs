@@ -47,6 +47,6 @@ impl Clock for TestClock {
 
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     async fn sleep(&self, span: Duration) {
-        tokio::time::sleep(span).await;
+        tokio::time::sleep(span).await; // sleep: this is the clock
     }
 }

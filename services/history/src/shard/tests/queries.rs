@@ -31,11 +31,34 @@ fn answer(query: &TakenQuery, worker: &str) -> Operation {
     Operation::AnswerQuery { token: query.token.clone(), worker_id: worker_id(worker), outcome: Ok(Payload::json("7")) }
 }
 
+/// A run whose code has run once.
+async fn decided(stage: &Stage, owner: &Owner) -> ExecutionId {
+    let run = owner.start("a").await;
+    let task = stage.workflow_task(owner, "w").await;
+    assert!(owner.complete(&task, Vec::new()).await.is_ok());
+    run
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_query_before_the_first_decision_waits_for_it() {
+    let stage = Stage::new(1).await;
+    let owner = stage.open(0).await;
+    let run = owner.start("a").await;
+    let asked = ask(&owner, run);
+    let task = stage.workflow_task(&owner, "w").await;
+    assert!(owner.complete(&task, Vec::new()).await.is_ok());
+    let (_, taken) = take(&stage, &owner, "w", None).await;
+    let Ok(Answer::QueryTask(query)) = taken else { panic!("{taken:?}") };
+    assert_eq!(query.last_event, task.last_event.next(), "with the decision that it waited for");
+    assert_eq!(owner.call(answer(&query, "w")).await, Ok(Answer::Gone));
+    assert_eq!(stage.soon(asked).await.unwrap(), Ok(Answer::QueryAnswered(Ok(Payload::json("7")))));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_query_is_taken_once_and_answered_only_by_its_taker() {
     let stage = Stage::new(1).await;
     let owner = stage.open(0).await;
-    let run = owner.start("a").await;
+    let run = decided(&stage, &owner).await;
     let asked = ask(&owner, run);
     let (sequence, taken) = take(&stage, &owner, "w", None).await;
     let Ok(Answer::QueryTask(query)) = taken else { panic!("{taken:?}") };
@@ -45,14 +68,14 @@ async fn a_query_is_taken_once_and_answered_only_by_its_taker() {
     assert_eq!(owner.call(answer(&query, "w")).await, Ok(Answer::Gone));
     assert_eq!(stage.soon(asked).await.unwrap(), Ok(Answer::QueryAnswered(Ok(Payload::json("7")))));
     assert!(matches!(owner.call(answer(&query, "w")).await, Err(Refusal::Reject(Reject::StaleTask { .. }))), "answered twice");
-    assert_eq!(stage.events(0, run).await.len(), 1, "it leaves no trace");
+    assert_eq!(stage.events(0, run).await.len(), 2, "it leaves no trace");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_query_that_nobody_answers_times_out() {
     let stage = Stage::new(1).await;
     let owner = stage.open(0).await;
-    let run = owner.start("a").await;
+    let run = decided(&stage, &owner).await;
     let mut asked = ask(&owner, run);
     stage.clock.sleep(Duration::from_secs(4)).await;
     assert!(asked.try_recv().is_err());
