@@ -8,6 +8,8 @@ use tonic::metadata::MetadataMap;
 
 /// The header that carries a gRPC deadline.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
+/// The longest time that the header can say: 8 digits of hours.
+const LONGEST: Duration = Duration::from_secs(99_999_999 * 3_600);
 
 /// When the caller of a request stops waiting: its own deadline, else `default` from now; never beyond `longest`.
 pub fn of(metadata: &MetadataMap, default: Duration, longest: Duration) -> Instant {
@@ -15,10 +17,10 @@ pub fn of(metadata: &MetadataMap, default: Duration, longest: Duration) -> Insta
     Instant::now() + asked.unwrap_or(default).min(longest)
 }
 
-/// A request that tells the server when the caller stops waiting.
+/// A request that tells the server when the caller stops waiting; a deadline too far away to be said is one of 11 000 years.
 pub fn request<T>(message: T, deadline: Instant) -> Request<T> {
     let mut request = Request::new(message);
-    request.set_timeout(deadline.saturating_duration_since(Instant::now()));
+    request.set_timeout(deadline.saturating_duration_since(Instant::now()).min(LONGEST));
     request
 }
 
@@ -50,6 +52,15 @@ mod tests {
         assert_eq!(parse("2S"), Some(Duration::from_secs(2)));
         for nonsense in ["", "S", "1", "123456789S", "-1S", "1x", "é"] {
             assert_eq!(parse(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_too_far_away_for_the_header_does_not_panic() {
+        for far in [Duration::from_secs(1), LONGEST, Duration::from_secs(584_542_046 * 31_557_600)] {
+            let request = request((), Instant::now().checked_add(far).unwrap());
+            let said = parse(request.metadata().get(GRPC_TIMEOUT).unwrap().to_str().unwrap()).unwrap();
+            assert!(said <= far && said <= LONGEST, "{far:?}: {said:?}");
         }
     }
 }

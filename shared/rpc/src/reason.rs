@@ -51,8 +51,10 @@ reasons! {
     UnknownRoute => ("UNKNOWN_ROUTE", Unimplemented, 404, retryable: false, "there is no such route"),
     /// The HTTP route exists with another method.
     MethodNotAllowed => ("METHOD_NOT_ALLOWED", Unimplemented, 405, retryable: false, "the route does not have this method"),
-    /// The body is not `application/json`.
+    /// The body is not plain `application/json` in UTF-8.
     UnsupportedMediaType => ("UNSUPPORTED_MEDIA_TYPE", InvalidArgument, 415, retryable: false, "the body must be application/json"),
+    /// The body of an HTTP request did not arrive in time. Send it again, faster.
+    RequestTimeout => ("REQUEST_TIMEOUT", DeadlineExceeded, 408, retryable: true, "the request did not arrive in time"),
     /// No run with this id or business key in this namespace.
     WorkflowNotFound => ("WORKFLOW_NOT_FOUND", NotFound, 404, retryable: false, "there is no such workflow"),
     /// No worker has ever registered this workflow type. Correct the name, or start a worker that has it.

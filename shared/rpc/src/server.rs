@@ -1,14 +1,18 @@
 //! A gRPC server: bound before it serves, with health and reflection, drained on shutdown.
 #![expect(clippy::disallowed_methods, reason = "deadlines and pauses of calls are counted on the runtime's own clock, which tests can stop")]
 
+use http_body::Frame;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::body::Body;
-use tonic::codegen::Service;
-use tonic::codegen::http;
+use tonic::codegen::{BoxFuture, Bytes, Service, http};
 use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
@@ -18,6 +22,8 @@ use tonic_health::server::HealthReporter;
 pub const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 /// How long calls in flight may take to end after shutdown was asked for.
 pub const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long connections may take to close after the last call has ended: those that are idle or half open are not waited for longer.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why a server did not come up or ended.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +50,8 @@ pub struct Server {
     address: SocketAddr,
     routes: Routes,
     health: HealthReporter,
+    /// Calls in flight, those of health and reflection aside.
+    calls: TaskTracker,
     drain_timeout: Duration,
 }
 
@@ -63,7 +71,7 @@ impl Server {
             .build_v1()?;
         let routes = Routes::new(health_service).add_service(reflection);
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        Ok(Self { incoming, address, routes, health, drain_timeout: DEFAULT_DRAIN_TIMEOUT })
+        Ok(Self { incoming, address, routes, health, calls: TaskTracker::new(), drain_timeout: DEFAULT_DRAIN_TIMEOUT })
     }
 
     /// Adds a service.
@@ -73,7 +81,7 @@ impl Server {
         S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible> + NamedService + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
     {
-        self.routes = self.routes.add_service(service);
+        self.routes = self.routes.add_service(Counted { service, calls: self.calls.clone() });
         self
     }
 
@@ -94,13 +102,13 @@ impl Server {
         self.health.clone()
     }
 
-    /// Serves until `shutdown`, then refuses new calls and waits for those in flight, at most the drain timeout. Long streams must end
-    /// themselves when they see the same token.
+    /// Serves until `shutdown`, then refuses new calls and waits for those in flight, at most the drain timeout; connections without one are
+    /// not waited for. Long streams must end themselves when they see the same token.
     ///
     /// # Errors
     /// [`ServeError::Serve`] when the server ended by itself.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServeError> {
-        let Self { incoming, routes, health, drain_timeout, .. } = self;
+        let Self { incoming, routes, health, calls, drain_timeout, .. } = self;
         let stop = shutdown.clone();
         let stopping = async move {
             stop.cancelled().await;
@@ -113,17 +121,71 @@ impl Server {
             .initial_connection_window_size(4 << 20)
             .add_routes(routes)
             .serve_with_incoming_shutdown(incoming, stopping);
-        let overdue = async {
+        let drained = async {
             shutdown.cancelled().await;
-            tokio::time::sleep(drain_timeout).await;
+            calls.close();
+            match tokio::time::timeout(drain_timeout, calls.wait()).await {
+                Ok(()) => tokio::time::sleep(CLOSE_TIMEOUT).await,
+                Err(_) => tracing::warn!(calls = calls.len(), timeout_ms = drain_timeout.as_millis(), "calls in flight did not end in time"),
+            }
         };
         tokio::select! {
             ended = serving => ended.map_err(ServeError::from),
-            () = overdue => {
-                tracing::warn!(timeout_ms = drain_timeout.as_millis(), "calls in flight did not end in time");
-                Ok(())
-            }
+            () = drained => Ok(()),
         }
+    }
+}
+
+/// A service whose calls are counted until their answers have left.
+#[derive(Clone)]
+struct Counted<S> {
+    service: S,
+    calls: TaskTracker,
+}
+
+impl<S: NamedService> NamedService for Counted<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S> Service<http::Request<Body>> for Counted<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>>,
+    S::Future: Send + 'static,
+{
+    type Response = http::Response<Body>;
+    type Error = S::Error;
+    type Future = BoxFuture<Self::Response, S::Error>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let (in_flight, answer) = (self.calls.token(), self.service.call(request));
+        Box::pin(async move { Ok(answer.await?.map(|body| Body::new(CountedBody { body, _in_flight: in_flight }))) })
+    }
+}
+
+/// The body of an answer, whose call is in flight until it is dropped.
+struct CountedBody {
+    body: Body,
+    _in_flight: TaskTrackerToken,
+}
+
+impl http_body::Body for CountedBody {
+    type Data = Bytes;
+    type Error = tonic::Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -151,5 +213,19 @@ mod tests {
         let mut again = HealthClient::new(channels.get(&address).unwrap());
         let refused = again.check(HealthCheckRequest { service: String::new() }).await.unwrap_err();
         assert_eq!(crate::Error::from(refused).reason, crate::Reason::Unavailable);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_says_nothing_does_not_hold_the_shutdown() {
+        let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().drain_timeout(Duration::from_secs(600));
+        let (address, shutdown) = (server.address(), CancellationToken::new());
+        let serving = tokio::spawn(server.serve(shutdown.clone()));
+        let silent = tokio::net::TcpStream::connect(address).await.unwrap();
+        // Answered after the silent connection was accepted.
+        let mut client = HealthClient::new(Channels::default().get(&format!("http://{address}")).unwrap());
+        client.check(HealthCheckRequest { service: String::new() }).await.unwrap();
+        shutdown.cancel();
+        tokio::time::timeout(Duration::from_secs(20), serving).await.expect("the server ends").unwrap().unwrap();
+        drop((silent, client));
     }
 }

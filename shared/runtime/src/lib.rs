@@ -9,6 +9,7 @@ pub mod clock;
 pub mod config;
 pub mod crash;
 pub mod health;
+pub mod http;
 pub mod ids;
 pub mod metrics;
 pub mod ops;

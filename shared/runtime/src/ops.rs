@@ -1,14 +1,18 @@
 //! The small HTTP listener of every process: `/health/live`, `/health/ready`, `/metrics`.
 
-use crate::Health;
+use crate::{Health, http};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+/// How long a scrape may take to end after the shutdown began.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The listener, bound and not yet serving.
 #[derive(Debug)]
@@ -34,12 +38,14 @@ impl Ops {
         self.address
     }
 
-    /// Serves until the shutdown begins.
+    /// Serves until the shutdown begins; a scrape in flight has a moment to end.
     ///
     /// # Errors
-    /// When the listener fails.
+    /// None: a listener that cannot accept tries again.
     pub async fn run(self, shutdown: CancellationToken) -> std::io::Result<()> {
-        axum::serve(self.listener, routes(self.health)).with_graceful_shutdown(async move { shutdown.cancelled().await }).await
+        let options = http::Options { drain_timeout: DRAIN_TIMEOUT, ..http::Options::default() };
+        http::serve(self.listener, routes(self.health), options, shutdown).await;
+        Ok(())
     }
 }
 

@@ -1,0 +1,149 @@
+//! HTTP/1.1 on a listener, bounded in time: heads of requests must come, and a shutdown ends.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::serve::Listener;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long connections without a request may take to close, and last answers to leave, after the last request was answered.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Bounds of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// How long a connection may take to send the head of a request; idle ones, between two requests, are closed after it too.
+    pub header_timeout: Duration,
+    /// How long requests in flight may take to end after the shutdown began.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { header_timeout: Duration::from_secs(30), drain_timeout: Duration::from_secs(20) }
+    }
+}
+
+/// Serves until `shutdown`, then takes no new connection, waits for the requests in flight, at most the drain timeout, and closes what is
+/// left: no client can hold a process. Bodies have no bound here: who reads one bounds it.
+pub async fn serve(mut listener: TcpListener, routes: Router, options: Options, shutdown: CancellationToken) {
+    let (mut connections, requests) = (JoinSet::new(), TaskTracker::new());
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(options.header_timeout);
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            (stream, _) = Listener::accept(&mut listener) => {
+                connections.spawn(connection(stream, routes.clone(), builder.clone(), requests.clone(), shutdown.clone()));
+            }
+            Some(ended) = connections.join_next() => look(ended),
+        }
+    }
+    drop(listener);
+    requests.close();
+    if tokio::time::timeout(options.drain_timeout, requests.wait()).await.is_err() {
+        tracing::warn!(requests = requests.len(), timeout_ms = options.drain_timeout.as_millis(), "HTTP requests in flight did not end in time");
+        return;
+    }
+    let closed = tokio::time::timeout(CLOSE_TIMEOUT, async {
+        while let Some(ended) = connections.join_next().await {
+            look(ended);
+        }
+    });
+    if closed.await.is_err() {
+        tracing::debug!(connections = connections.len(), "HTTP connections without a request are cut");
+    }
+}
+
+/// One connection, to its end; once the shutdown has begun it takes no further request.
+async fn connection(stream: TcpStream, routes: Router, builder: http1::Builder, requests: TaskTracker, shutdown: CancellationToken) {
+    let routes = TowerToHyperService::new(routes);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (in_flight, answer) = (requests.token(), routes.call(request.map(Body::new)));
+        async move {
+            let answer = answer.await;
+            drop(in_flight);
+            answer
+        }
+    });
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "an HTTP connection broke");
+    }
+}
+
+fn look(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a request's handler panicked");
+        crate::metrics::TASK_PANICS.add(1, ["http-connection"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::post;
+    use std::net::SocketAddr;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    const SHORT: Duration = Duration::from_millis(50);
+
+    async fn start(options: Options) -> (SocketAddr, CancellationToken, crate::OwnedTask<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let routes = Router::new().route("/", post(|body: String| async move { body }));
+        (address, stop.clone(), crate::spawn_owned("http", serve(listener, routes, options, stop)))
+    }
+
+    async fn connect(address: SocketAddr, text: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream
+    }
+
+    async fn rest(mut stream: TcpStream) -> String {
+        let mut reply = String::new();
+        tokio::time::timeout(Duration::from_secs(20), stream.read_to_string(&mut reply)).await.expect("the connection ends").unwrap();
+        reply
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_sends_half_a_head_is_closed() {
+        let (address, _stop, _server) = start(Options { header_timeout: SHORT, ..Options::default() }).await;
+        let reply = rest(connect(address, "POST / HTTP/1.1\r\nHost:").await).await;
+        assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 408"), "{reply}");
+        assert_eq!(rest(connect(address, "").await).await, "");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sent_half_a_head_or_half_a_body_does_not_hold_the_shutdown() {
+        let (address, stop, server) = start(Options { drain_timeout: SHORT, ..Options::default() }).await;
+        let half_a_body = connect(address, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc").await;
+        let half_a_head = connect(address, "POST / HTTP/1.1\r\nHost:").await;
+        let idle = connect(address, "").await;
+        let whole = connect(address, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc").await;
+        assert!(rest(whole).await.ends_with("\r\n\r\nabc"));
+        stop.cancel();
+        tokio::time::timeout(Duration::from_secs(20), server).await.expect("the server ends").unwrap();
+        for stream in [half_a_body, half_a_head, idle] {
+            drop(stream);
+        }
+    }
+}
