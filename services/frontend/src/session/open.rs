@@ -36,7 +36,7 @@ pub(crate) async fn open_session(
         () = edge.clock.sleep(HELLO_TIMEOUT) => return Err(Error::invalid("hello", "hello must come within 10 s of opening the stream")),
     };
     let (namespace, hello) = harvest_wire::worker::hello(hello).map_err(malformed)?;
-    let resumed = harvest_wire::field::optional_name::<WorkerId>("resume_worker_id", hello.resume_worker_id.clone()).map_err(malformed)?;
+    let resumed = resumed(&hello)?;
     let worker_id = resumed.unwrap_or_else(|| edge.ids.worker_id());
     let place = Sessions::open(&edge, worker_id.clone(), hello.clone())?;
     // Before the welcome: whoever is welcome can have its types started.
@@ -49,6 +49,15 @@ pub(crate) async fn open_session(
     let session = Session { edge, worker_id, place, outbound, links, events, silence: Silence::default(), asking: None, next_announcement: None };
     drop(harvest_runtime::spawn("worker-session", session.run(inbound)));
     Ok(ReceiverStream::new(receiver))
+}
+
+/// The session that is resumed; its id must look like one that a frontend gave.
+fn resumed(hello: &v1::Hello) -> Result<Option<WorkerId>, Error> {
+    let id = &hello.resume_worker_id;
+    if !id.is_empty() && (id.len() != 32 || !id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))) {
+        return Err(Error::invalid("resume_worker_id", "resume_worker_id is no worker_id of a welcome: those are 32 hexadecimal digits"));
+    }
+    harvest_wire::field::optional_name("resume_worker_id", id.clone()).map_err(malformed)
 }
 
 async fn first(inbound: &mut Streaming<v1::WorkerMessage>) -> Result<v1::Hello, Error> {

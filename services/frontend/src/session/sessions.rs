@@ -64,7 +64,8 @@ impl Sessions {
         Self { process_id, most, state: Mutex::default() }
     }
 
-    /// Takes a session in. One of the same id is replaced: its stream is half open, or its worker would not have come again.
+    /// Takes a session in. One of the same id is replaced: its stream is half open, or its worker would not have come again. One of another
+    /// tenant is not: it goes on.
     pub(super) fn open(edge: &Arc<Edge>, worker_id: WorkerId, hello: Hello) -> Result<Place, Error> {
         let sessions = &edge.sessions;
         let mut state = sessions.state();
@@ -72,6 +73,10 @@ impl Sessions {
             let found = u64::try_from(state.open.len()).unwrap_or(u64::MAX);
             let message = format!("this frontend has {found} worker sessions (max_sessions)");
             return Err(Error::new(harvest_rpc::Reason::Overloaded, message).with("limit", "max_sessions"));
+        }
+        if let Some(open) = state.open.get(&worker_id).filter(|open| open.hello.namespace != hello.namespace) {
+            tracing::warn!(%worker_id, of = open.hello.namespace, from = hello.namespace, "a session was to be resumed from another namespace");
+            return Err(Error::invalid("resume_worker_id", format!("resume_worker_id is no session of namespace {:?}", hello.namespace)));
         }
         let number = state.next_number;
         state.next_number += 1;

@@ -167,6 +167,24 @@ async fn a_worker_that_comes_again_keeps_its_session_and_the_old_stream_ends() {
 }
 
 #[tokio::test]
+async fn a_session_is_not_taken_over_from_another_namespace_or_by_an_invented_id() {
+    let fleet = Fleet::start().await;
+    let mut victim = Worker::open(&fleet, hello()).await.unwrap();
+    let elsewhere = v1::Hello { namespace: "elsewhere".into(), resume_worker_id: victim.worker_id.clone(), ..hello() };
+    let error = refused(Worker::open(&fleet, elsewhere).await.map(|worker| worker.worker_id));
+    assert_eq!((error.reason, error.field.as_deref()), (Reason::InvalidArgument, Some("resume_worker_id")));
+    for invented in ["zzz".to_owned(), "z".repeat(32), victim.worker_id.to_uppercase() + "0"] {
+        let error = refused(Worker::open(&fleet, v1::Hello { resume_worker_id: invented, ..hello() }).await.map(|worker| worker.worker_id));
+        assert_eq!(error.field.as_deref(), Some("resume_worker_id"));
+    }
+    let mut stream = soon(fleet.matching.stream()).await;
+    victim.credit(0, 1).await;
+    assert_eq!(credit(stream.next().await), (0, 1));
+    send_activity(&stream).await;
+    assert!(matches!(victim.next().await.unwrap(), ToWorker::ActivityTask(_)), "the session goes on");
+}
+
+#[tokio::test]
 async fn a_session_that_breaks_the_protocol_is_ended_with_the_reason() {
     let fleet = Fleet::start().await;
     let nothing = v1::Hello { task_queues: Vec::new(), ..hello() };
