@@ -21,6 +21,8 @@ pub struct Config {
     pub database_sessions: usize,
     pub default_deadline_ms: u64,
     pub drain_timeout_ms: u64,
+    pub http_header_timeout_ms: u64,
+    pub http_body_timeout_ms: u64,
     pub limits: LimitsSection,
     pub workers: WorkersSection,
 }
@@ -56,11 +58,13 @@ impl Settings for Config {
 
     fn check(&self, faults: &mut Faults) {
         faults.required("fleet", &self.fleet);
-        faults.required("database_url", &self.database_url);
-        faults.required("redis_url", &self.redis_url);
+        faults.postgres_url("database_url", &self.database_url);
+        faults.redis_url("redis_url", &self.redis_url);
         faults.range("database_sessions", self.database_sessions, 1..=1_000);
         faults.range("default_deadline_ms", self.default_deadline_ms, 100..=60_000);
         faults.range("drain_timeout_ms", self.drain_timeout_ms, 0..=600_000);
+        faults.range("http_header_timeout_ms", self.http_header_timeout_ms, 100..=600_000);
+        faults.range("http_body_timeout_ms", self.http_body_timeout_ms, 100..=600_000);
         faults.range("limits.max_payload_bytes", self.limits.max_payload_bytes, 1..=LARGEST_PAYLOAD);
         faults.range("limits.max_signal_bytes", self.limits.max_signal_bytes, 1..=self.limits.max_payload_bytes);
         faults.range("limits.max_reason_bytes", self.limits.max_reason_bytes, 0..=65_536);
@@ -85,6 +89,7 @@ impl Config {
                 max_reason_bytes: self.limits.max_reason_bytes,
             },
             max_body_bytes: self.limits.max_body_bytes,
+            body_timeout: millis(self.http_body_timeout_ms),
             max_sessions: self.workers.max_sessions,
             max_credit: self.workers.max_credit,
             announce_interval: millis(self.workers.announce_interval_ms),

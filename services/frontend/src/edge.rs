@@ -6,6 +6,7 @@ use crate::session::Sessions;
 use harvest_fleet_config::ConfigHandle;
 use harvest_ids::{RequestId, WorkflowId};
 use harvest_persistence::store::ShardStore;
+use harvest_rpc::Error;
 use harvest_runtime::{Clock, IdSource};
 use harvest_wire::start::Limits;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct Options {
     pub limits: Limits,
     /// Largest HTTP body.
     pub max_body_bytes: usize,
+    /// How long an HTTP body may take to arrive.
+    pub body_timeout: Duration,
     /// Most worker sessions.
     pub max_sessions: usize,
     /// Most unspent credit of one queue and kind of a session.
@@ -45,6 +48,7 @@ impl Default for Options {
             limits,
             // The envelope around the largest payload is small.
             max_body_bytes: limits.max_payload_bytes + 64 * 1024,
+            body_timeout: Duration::from_secs(30),
             max_sessions: 10_000,
             max_credit: 10_000,
             announce_interval: Duration::from_secs(5),
@@ -79,6 +83,15 @@ impl Edge {
     #[expect(clippy::disallowed_methods, reason = "deadlines of calls are counted on the runtime's own clock")]
     pub(crate) fn deadline_in(&self, span: Duration) -> Instant {
         Instant::now() + span
+    }
+
+    /// What a wait comes to; it ends early with the process, so that whoever waits asks another frontend and none holds the shutdown.
+    pub(crate) async fn while_serving<T>(&self, wait: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        tokio::select! {
+            biased;
+            answer = wait => answer,
+            () = self.shutdown.cancelled() => Err(Error::unavailable("this frontend is shutting down: ask another")),
+        }
     }
 
     /// A request id for a call whose caller gave none: good for this frontend's own retries.

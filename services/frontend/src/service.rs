@@ -69,9 +69,6 @@ pub enum RunError {
     /// The gRPC server.
     #[error(transparent)]
     Grpc(#[from] ServeError),
-    /// The HTTP server.
-    #[error("HTTP server: {0}")]
-    Http(std::io::Error),
 }
 
 /// A frontend, bound and not yet serving.
@@ -81,6 +78,7 @@ pub struct Frontend {
     server: Server,
     http: TcpListener,
     http_address: SocketAddr,
+    http_options: harvest_runtime::http::Options,
     health: Health,
     /// Ends sessions and waits; begins with the shutdown.
     stopping: CancellationToken,
@@ -94,10 +92,12 @@ pub struct Frontend {
 /// [`BuildError`] when a port is taken or the directory cannot be read.
 pub async fn build(config: &Config, deps: Deps) -> Result<Frontend, BuildError> {
     deps.health.set(HEALTH_PART, false);
-    let server = Server::bind(config.grpc_listen).await?.drain_timeout(Duration::from_millis(config.drain_timeout_ms));
+    let drain_timeout = Duration::from_millis(config.drain_timeout_ms);
+    let server = Server::bind(config.grpc_listen).await?.drain_timeout(drain_timeout);
     let failed = |source| BuildError::Http { address: config.http_listen, source };
     let http = TcpListener::bind(config.http_listen).await.map_err(failed)?;
     let http_address = http.local_addr().map_err(failed)?;
+    let http_options = harvest_runtime::http::Options { header_timeout: Duration::from_millis(config.http_header_timeout_ms), drain_timeout };
     let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
     let me = Member { service: ServiceKind::Frontend, process_id: deps.ids.process_id(), address };
     let (inner, stopping) = (CancellationToken::new(), CancellationToken::new());
@@ -119,7 +119,7 @@ pub async fn build(config: &Config, deps: Deps) -> Result<Frontend, BuildError> 
         shutdown: stopping.clone(),
         options,
     });
-    Ok(Frontend { edge, me, server, http, http_address, health: deps.health, stopping, inner })
+    Ok(Frontend { edge, me, server, http, http_address, http_options, health: deps.health, stopping, inner })
 }
 
 impl Frontend {
@@ -133,12 +133,12 @@ impl Frontend {
         self.http_address
     }
 
-    /// Serves until `shutdown`, then ends sessions (their workers go to another frontend), finishes the calls in flight, and ends.
+    /// Serves until `shutdown`, then ends sessions and waits (workers and callers go to another frontend), finishes the calls in flight, and ends.
     ///
     /// # Errors
     /// [`RunError`] when a server ends by itself.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), RunError> {
-        let Self { edge, me, server, http, health, stopping, inner, .. } = self;
+        let Self { edge, me, server, http, http_options, health, stopping, inner, .. } = self;
         let directory = edge.router.directory().clone();
         if let Err(error) = directory.announce(me.clone()).await {
             tracing::warn!(%error, "the process could not be announced yet");
@@ -153,8 +153,10 @@ impl Frontend {
             .add_service(AdminServiceServer::new(grpc).max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES));
         tracing::info!(address = me.address, process_id = me.process_id, "frontend serves");
         health.set(HEALTH_PART, true);
-        let stop = stopping.clone();
-        let serving_http = async { axum::serve(http, routes).with_graceful_shutdown(async move { stop.cancelled().await }).await.map_err(RunError::Http) };
+        let serving_http = async {
+            harvest_runtime::http::serve(http, routes, http_options, stopping.clone()).await;
+            Ok(())
+        };
         let serving_grpc = async { server.serve(stopping.clone()).await.map_err(RunError::Grpc) };
         let leaving = async {
             shutdown.cancelled().await;

@@ -18,5 +18,5 @@ pub(crate) async fn get_result(edge: &Edge, request: GetResultRequest, deadline:
         GetResultCall { shard_id, request: Some(GetResultRequest { wait_ms, ..request.clone() }) }
     };
     let deadline = deadline + wanted.wait;
-    edge.router.call(wanted.workflow.slot(), deadline, make, |mut client, call| async move { client.get_result(call).await }).await
+    edge.while_serving(edge.router.call(wanted.workflow.slot(), deadline, make, |mut client, call| async move { client.get_result(call).await })).await
 }

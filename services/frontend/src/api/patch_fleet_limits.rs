@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The longest wait for acknowledgements that the config service allows.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 pub(crate) async fn patch_fleet_limits(edge: &Edge, request: PatchFleetLimitsRequest, deadline: Instant) -> Result<PatchFleetLimitsResponse, Error> {
     // The config service checks the request, and waits itself for the acknowledgements: that comes on top of the time for the call.

@@ -13,5 +13,5 @@ pub(crate) async fn query_workflow(edge: &Edge, request: QueryWorkflowRequest, d
     // The owner counts the query's own time; the deadline leaves room for its answer to say that it passed.
     let deadline = deadline + query.timeout;
     let make = |shard_id| QueryWorkflowCall { shard_id, request: Some(request.clone()) };
-    edge.router.call(query.workflow.slot(), deadline, make, |mut client, call| async move { client.query_workflow(call).await }).await
+    edge.while_serving(edge.router.call(query.workflow.slot(), deadline, make, |mut client, call| async move { client.query_workflow(call).await })).await
 }

@@ -1,18 +1,19 @@
 //! Routes of operators.
 
 use super::body::Fields;
-use super::fail::Failed;
+use super::fail::{self, Failed};
 use super::paths;
 use super::query::Parameters;
 use super::show;
 use crate::api;
+use crate::api::patch_fleet_limits::LONGEST_WAIT;
 use crate::edge::Edge;
 use crate::json::{ChangedLimitsJson, LimitsJson, ShardJson, WorkerJson};
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use harvest_proto::v1;
+use harvest_rpc::Error;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -43,24 +44,22 @@ pub(super) async fn limits(State(edge): Shared, uri: Uri) -> Answer {
     Ok(show::json(StatusCode::OK, &LimitsJson::from(reply)))
 }
 
-pub(super) async fn change_limits(State(edge): Shared, headers: HeaderMap, body: Body) -> Answer {
-    let mut fields = Fields::read(&edge, &headers, body).await?;
+pub(super) async fn change_limits(State(edge): Shared, headers: HeaderMap, mut fields: Fields) -> Answer {
     let (inner, outer) = TIMEOUT_CEILING;
     let timeout = fields.seconds_or_null(outer)?;
     let request = v1::PatchFleetLimitsRequest {
         // Absent = unchanged, null = removed.
         update_mask: timeout.iter().map(|_| inner.to_owned()).collect(),
         limits: Some(v1::FleetLimits { max_workflow_execution_timeout_ms: timeout.flatten() }),
-        wait_ms: fields.seconds("wait_secs")?,
+        wait_ms: fields.wait("wait_secs", LONGEST_WAIT)?,
         actor: paths::actor(&headers)?,
         reason: fields.text("reason")?,
     };
     fields.finish()?;
-    let reply = api::patch_fleet_limits::patch_fleet_limits(&edge, request, edge.deadline()).await.map_err(|mut error| {
-        if error.field.as_deref().is_some_and(|field| field.ends_with(inner)) {
-            error.field = Some(outer.to_owned());
-        }
-        error
-    })?;
+    if timeout.is_none() {
+        return Err(Error::invalid(outer, format!("nothing is to be changed; allowed is {outer}, a number of seconds or null")).into());
+    }
+    let reply = api::patch_fleet_limits::patch_fleet_limits(&edge, request, edge.deadline()).await;
+    let reply = reply.map_err(|error| fail::renamed(error, &[TIMEOUT_CEILING]))?;
     Ok(show::json(StatusCode::OK, &ChangedLimitsJson::from(reply)))
 }

@@ -1,7 +1,7 @@
 //! Routes of runs.
 
 use super::body::Fields;
-use super::fail::Failed;
+use super::fail::{self, Failed};
 use super::paths::{self, PathParts};
 use super::query::Parameters;
 use super::show;
@@ -13,7 +13,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use harvest_proto::v1;
-use harvest_rpc::{Error, Reason};
+use harvest_rpc::Error;
+use harvest_wire::start::MAX_WAIT;
 use harvest_workflow_core::state::Status;
 use serde_json::json;
 use std::sync::Arc;
@@ -22,41 +23,24 @@ use std::time::Duration;
 type Answer = Result<Response, Failed>;
 type Shared = State<Arc<Edge>>;
 
-pub(super) async fn start(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, body: Body) -> Answer {
-    let mut fields = Fields::read(&edge, &headers, body).await?;
+pub(super) async fn start(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, mut fields: Fields) -> Answer {
     let policies = [("use_existing", v1::ConflictPolicy::UseExisting), ("fail", v1::ConflictPolicy::Fail), ("unspecified", v1::ConflictPolicy::Unspecified)];
     let request = v1::StartWorkflowRequest {
         namespace: paths::namespace(&headers)?,
         workflow_type: parts.take("id"),
-        workflow_id: fields.text("workflow_id")?,
+        workflow_id: fields.id("workflow_id")?,
         input: fields.payload("input"),
-        task_queue: fields.text("queue")?,
-        request_id: paths::request_id(&headers, fields.text("request_id")?)?,
+        task_queue: fields.id("queue")?,
+        request_id: paths::request_id(&headers, fields.id("request_id")?)?,
         execution_timeout_ms: fields.seconds("execution_timeout_secs")?,
         conflict_policy: fields.word("conflict_policy", &policies)?.unwrap_or_default().into(),
         workflow_task_timeout_ms: fields.seconds("workflow_task_timeout_secs")?,
     };
     fields.finish()?;
-    let reply = api::start_workflow::start_workflow(&edge, request, edge.deadline()).await.map_err(named)?;
+    let reply = api::start_workflow::start_workflow(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;
     let status = if reply.started_fresh { StatusCode::CREATED } else { StatusCode::OK };
     let execution_id = reply.execution_id.clone();
     Ok(show::of_run(status, &execution_id, &StartedJson::from(reply)))
-}
-
-/// Fields have other names here than in the protocol.
-fn named(mut error: Error) -> Error {
-    let names = [
-        ("workflow_type", "workflow_name"),
-        ("task_queue", "queue"),
-        ("execution_timeout_ms", "execution_timeout_secs"),
-        ("workflow_task_timeout_ms", "workflow_task_timeout_secs"),
-    ];
-    let Some(field) = error.field.clone() else { return error };
-    if let Some((inner, outer)) = names.iter().find(|(inner, _)| *inner == field) {
-        error.field = Some((*outer).to_owned());
-        error.message = error.message.replace(inner, outer);
-    }
-    error
 }
 
 pub(super) async fn list(State(edge): Shared, headers: HeaderMap, uri: Uri) -> Answer {
@@ -71,14 +55,14 @@ pub(super) async fn list(State(edge): Shared, headers: HeaderMap, uri: Uri) -> A
         page_token: parameters.text("cursor"),
     };
     parameters.finish()?;
-    let reply = api::list_workflows::list_workflows(&edge, request, edge.deadline()).await.map_err(named)?;
+    let reply = api::list_workflows::list_workflows(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;
     Ok(show::json(StatusCode::OK, &ListJson::from(reply)))
 }
 
 pub(super) async fn describe(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, uri: Uri) -> Answer {
     Parameters::read(&uri)?.finish()?;
     let request = v1::GetWorkflowRequest { workflow: Some(paths::workflow(&headers, &mut parts)?) };
-    let reply = api::get_workflow::get_workflow(&edge, request, edge.deadline()).await.map_err(unnested)?;
+    let reply = api::get_workflow::get_workflow(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;
     let info = reply.workflow.ok_or_else(|| Error::internal("the answer has no workflow"))?;
     let body = WorkflowJson::from(info);
     Ok(show::of_run(StatusCode::OK, &body.execution_id, &body))
@@ -92,7 +76,7 @@ pub(super) async fn history(State(edge): Shared, headers: HeaderMap, mut parts: 
         page_size: parameters.number("page_size")?.unwrap_or(0),
     };
     parameters.finish()?;
-    let reply = api::get_history::get_history(&edge, request, edge.deadline()).await.map_err(unnested)?;
+    let reply = api::get_history::get_history(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;
     let body = HistoryJson::try_from(reply)?;
     Ok(show::of_run(StatusCode::OK, &body.execution_id, &body))
 }
@@ -102,7 +86,7 @@ pub(super) async fn result(State(edge): Shared, headers: HeaderMap, mut parts: P
     let wait = parameters.span("wait")?.unwrap_or_default();
     parameters.finish()?;
     let request = v1::GetResultRequest { workflow: Some(paths::workflow(&headers, &mut parts)?), wait_ms: millis(wait) };
-    let reply = api::get_result::get_result(&edge, request, edge.deadline()).await.map_err(|error| waited(unnested(error), "wait_ms", "wait"))?;
+    let reply = api::get_result::get_result(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[("wait_ms", "wait")]))?;
     let execution_id = reply.execution_id.clone();
     if reply.state == Status::Running.as_str() {
         let mut response = show::of_run(StatusCode::NO_CONTENT, &execution_id, &());
@@ -114,16 +98,15 @@ pub(super) async fn result(State(edge): Shared, headers: HeaderMap, mut parts: P
     Ok(show::of_run(StatusCode::OK, &execution_id, &ResultJson::from(reply)))
 }
 
-pub(super) async fn signal(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, body: Body) -> Answer {
-    let mut fields = Fields::read(&edge, &headers, body).await?;
+pub(super) async fn signal(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, mut fields: Fields) -> Answer {
     let request = v1::SignalWorkflowRequest {
         workflow: Some(paths::workflow(&headers, &mut parts)?),
         signal_name: parts.take("signal"),
         payload: fields.payload("payload"),
-        request_id: paths::request_id(&headers, fields.text("request_id")?)?,
+        request_id: paths::request_id(&headers, fields.id("request_id")?)?,
     };
     fields.finish()?;
-    let reply = api::signal_workflow::signal_workflow(&edge, request, edge.deadline()).await.map_err(unnested)?;
+    let reply = api::signal_workflow::signal_workflow(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;
     let body = json!({ "signal_delivered": reply.signal_delivered, "execution_id": reply.execution_id });
     Ok(show::of_run(StatusCode::OK, &reply.execution_id, &body))
 }
@@ -135,9 +118,8 @@ pub(super) async fn query_get(State(edge): Shared, headers: HeaderMap, mut parts
     ask(&edge, &headers, &mut parts, None, millis(timeout)).await
 }
 
-pub(super) async fn query_post(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, body: Body) -> Answer {
-    let mut fields = Fields::read(&edge, &headers, body).await?;
-    let (args, timeout) = (fields.payload("args"), fields.seconds("timeout_secs")?);
+pub(super) async fn query_post(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, mut fields: Fields) -> Answer {
+    let (args, timeout) = (fields.payload("args"), fields.wait("timeout_secs", MAX_WAIT)?);
     fields.finish()?;
     ask(&edge, &headers, &mut parts, args, timeout.unwrap_or(0)).await
 }
@@ -145,7 +127,8 @@ pub(super) async fn query_post(State(edge): Shared, headers: HeaderMap, mut part
 async fn ask(edge: &Edge, headers: &HeaderMap, parts: &mut PathParts, args: Option<v1::Payload>, timeout_ms: u64) -> Answer {
     let (workflow, query_name) = (Some(paths::workflow(headers, parts)?), parts.take("query"));
     let request = v1::QueryWorkflowRequest { workflow, query_name, args, timeout_ms };
-    let reply = api::query_workflow::query_workflow(edge, request, edge.deadline()).await.map_err(|error| waited(unnested(error), "timeout_ms", "timeout"))?;
+    let reply = api::query_workflow::query_workflow(edge, request, edge.deadline()).await;
+    let reply = reply.map_err(|error| fail::renamed(error, &[("timeout_ms", "timeout")]))?;
     #[derive(serde::Serialize)]
     struct Answered {
         result: Option<Box<serde_json::value::RawValue>>,
@@ -153,43 +136,22 @@ async fn ask(edge: &Edge, headers: &HeaderMap, parts: &mut PathParts, args: Opti
     Ok(show::json(StatusCode::OK, &Answered { result: json::payload(reply.result) }))
 }
 
-pub(super) async fn cancel(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, body: Body) -> Answer {
-    let mut fields = Fields::read(&edge, &headers, body).await?;
+pub(super) async fn cancel(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, mut fields: Fields) -> Answer {
     let (workflow, reason) = (Some(paths::workflow(&headers, &mut parts)?), fields.text("reason")?);
-    let request_id = paths::request_id(&headers, fields.text("request_id")?)?;
+    let request_id = paths::request_id(&headers, fields.id("request_id")?)?;
     fields.finish()?;
     let request = v1::CancelWorkflowRequest { workflow, reason, request_id };
-    let reply = api::cancel_workflow::cancel_workflow(&edge, request, edge.deadline()).await.map_err(unnested)?;
+    let reply = api::cancel_workflow::cancel_workflow(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;
     Ok(show::of_run(StatusCode::OK, &reply.execution_id, &json!({ "cancel_requested": true, "execution_id": reply.execution_id })))
 }
 
-pub(super) async fn terminate(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, body: Body) -> Answer {
-    let mut fields = Fields::read(&edge, &headers, body).await?;
+pub(super) async fn terminate(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, mut fields: Fields) -> Answer {
     let (workflow, reason) = (Some(paths::workflow(&headers, &mut parts)?), fields.text("reason")?);
-    let request_id = paths::request_id(&headers, fields.text("request_id")?)?;
+    let request_id = paths::request_id(&headers, fields.id("request_id")?)?;
     fields.finish()?;
     let request = v1::TerminateWorkflowRequest { workflow, reason, request_id };
-    let reply = api::terminate_workflow::terminate_workflow(&edge, request, edge.deadline()).await.map_err(unnested)?;
+    let reply = api::terminate_workflow::terminate_workflow(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;
     Ok(show::of_run(StatusCode::OK, &reply.execution_id, &json!({ "terminated": true, "execution_id": reply.execution_id })))
-}
-
-/// A run is named by the path here, not by a field `workflow`.
-fn unnested(mut error: Error) -> Error {
-    if let Some(inner) = error.field.as_deref().and_then(|field| field.strip_prefix("workflow.")) {
-        let inner = inner.to_owned();
-        error.message = error.message.replace("workflow.", "");
-        error.field = Some(inner);
-    }
-    named(error)
-}
-
-/// A wait has another name here than in the protocol.
-fn waited(mut error: Error, inner: &str, outer: &str) -> Error {
-    if error.reason == Reason::InvalidArgument && error.field.as_deref() == Some(inner) {
-        error.message = error.message.replace(inner, outer);
-        error.field = Some(outer.to_owned());
-    }
-    error
 }
 
 fn millis(span: Duration) -> u64 {

@@ -211,3 +211,23 @@ async fn a_frontend_joins_the_fleet_and_leaves_it_in_order() {
     soon(running).await.unwrap();
     assert_eq!((directory.frontends(), health.ready()), (0, false));
 }
+
+#[tokio::test]
+async fn a_wait_for_a_result_ends_with_the_frontend_and_is_to_be_made_elsewhere() {
+    let fleet = Fleet::start_with(&[("DRAIN_TIMEOUT_MS", "600000")]).await;
+    *fleet.history.frozen.lock().unwrap() = true;
+    let (mut client, called) = (fleet.workflows(), fleet.history.called.clone());
+    let request = v1::GetResultRequest { workflow: run(), wait_ms: 60_000 };
+    let waiting = harvest_runtime::spawn("call", async move { client.get_result(request).await });
+    soon(async {
+        let notified = called.notified();
+        if fleet.history.calls_of("get_result").is_empty() {
+            notified.await;
+        }
+    })
+    .await;
+    fleet.shutdown.cancel();
+    let error = refused(soon(waiting).await.unwrap());
+    assert_eq!((error.reason, error.retryable()), (Reason::Unavailable, true));
+    soon(fleet.running).await.unwrap();
+}

@@ -9,6 +9,8 @@ use harvest_rpc::{Error, Reason};
 use harvest_workflow_core::state::Status;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 struct Answer {
     status: u16,
@@ -87,6 +89,9 @@ async fn bad_bodies_are_refused_with_the_field_and_what_is_allowed() {
         (r#"{"queue": "a\u0000b"}"#, "queue", "queue contains U+0000"),
         (r#"{"conflict_policy": "sometimes"}"#, "conflict_policy", "allowed are use_existing, fail"),
         (r#"{"workflow_id": "#, "body", "the body must be a JSON object"),
+        (r#"{"workflow_id": "a", "input": 1, "workflow_id": "b"}"#, "workflow_id", "field \"workflow_id\" is given twice"),
+        (r#"{"workflow_id": ""}"#, "workflow_id", "workflow_id must not be empty; leave it out instead"),
+        (r#"{"request_id": ""}"#, "request_id", "request_id must not be empty; leave it out instead"),
         (r#"[1]"#, "body", "the body must be a JSON object"),
     ];
     for (body, field, text) in cases {
@@ -113,6 +118,12 @@ async fn what_is_too_large_or_not_text_is_refused() {
     assert_eq!((invalid.status, &invalid.body["error"]), (400, &json!("the body is not valid UTF-8")));
     let xml = send(Client::new().post(&url).header("content-type", "text/xml").body("<a/>")).await;
     assert_eq!((xml.status, &xml.body["reason"]), (415, &json!("UNSUPPORTED_MEDIA_TYPE")));
+    for (header, value) in [("content-encoding", "gzip"), ("content-type", "application/json; charset=utf-16")] {
+        let encoded = send(Client::new().post(&url).header(header, value).body("{}")).await;
+        assert_eq!((encoded.status, &encoded.body["reason"]), (415, &json!("UNSUPPORTED_MEDIA_TYPE")), "{header}: {value}");
+    }
+    let plain = Client::new().post(&url).header("content-type", "application/json; charset=UTF-8").header("content-encoding", "identity").body("{}");
+    assert_eq!(send(plain).await.status, 201);
     let namespace = send(Client::new().post(&url).header("x-harvest-namespace", "").json(&json!({}))).await;
     assert_eq!((namespace.status, &namespace.body["field"]), (400, &json!("x-harvest-namespace")));
     let path = get(&fleet, "/workflows/by-id/order/%ff").await;
@@ -133,6 +144,10 @@ async fn unknown_types_routes_methods_and_ids_say_what_is_wrong() {
     assert_eq!((bad.status, &bad.body["field"]), (400, &json!("execution_id")));
     let parameter = get(&fleet, "/workflows?colour=red").await;
     assert_eq!((parameter.status, &parameter.body["field"]), (400, &json!("colour")));
+    let parameter = post(&fleet, "/workflows/order/start?colour=red", json!({})).await;
+    assert_eq!((parameter.status, &parameter.body["field"]), (400, &json!("colour")));
+    let cursor = get(&fleet, "/workflows?cursor=x").await.body;
+    assert_eq!((&cursor["field"], &cursor["error"]), (&json!("cursor"), &json!("cursor does not decode: it is not the next_cursor of an earlier page")));
     assert_eq!(get(&fleet, "/workflows?state=LOST").await.body["field"], "state");
     assert_eq!(get(&fleet, "/workflows?page_size=201").await.body["error"], "page_size is 201; allowed are 1 to 200");
     fleet.history.refuse([Error::new(Reason::WorkflowNotFound, "there is no such workflow run")]);
@@ -227,6 +242,9 @@ async fn signals_queries_and_ends_reach_the_run() {
     let large = post(&fleet, &path("/signal/pay"), json!({"payload": "x".repeat(256 * 1024)})).await;
     assert_eq!((large.status, &large.body["field"]), (413, &json!("payload")));
     assert_eq!(post(&fleet, &path("/query/status"), json!({"args": [1, 2]})).await.body, json!({"result": [1, 2]}));
+    let slow = post(&fleet, &path("/query/status"), json!({"timeout_secs": 61})).await;
+    assert_eq!((slow.status, &slow.body["field"]), (400, &json!("timeout_secs")));
+    assert_eq!(slow.body["error"], "timeout_secs is 61; allowed are numbers of seconds from 0 to 60");
     assert_eq!(get(&fleet, &path("/query/status?timeout=1s")).await.body, json!({"result": null}));
     fleet.history.refuse([Error::new(Reason::QueryTimeout, "no worker answered the query in time")]);
     assert_eq!(get(&fleet, &path("/query/status")).await.status, 408);
@@ -260,6 +278,13 @@ async fn operators_read_and_change_limits_and_see_the_fleet() {
     assert_eq!(fleet.config.patches.lock().unwrap()[0].update_mask, ["max_workflow_execution_timeout_ms"]);
     let refused = call(&fleet, Method::PATCH, "/admin/limits", r#"{"max_workflow_execution_timeout_secs": 0.001}"#).await;
     assert_eq!((refused.status, &refused.body["field"]), (400, &json!("max_workflow_execution_timeout_secs")));
+    let bad = [(r#"{"max_workflow_execution_timeout_secs": 1, "wait_secs": 11}"#, "wait_secs"), ("{}", "max_workflow_execution_timeout_secs")];
+    for (body, field) in bad {
+        let refused = call(&fleet, Method::PATCH, "/admin/limits", body).await;
+        assert_eq!((refused.status, &refused.body["field"]), (400, &json!(field)), "{}", refused.body);
+    }
+    assert_eq!(call(&fleet, Method::PATCH, "/admin/limits", r#"{"max_workflow_execution_timeout_secs": 60, "wait_secs": 0}"#).await.status, 200);
+    assert_eq!(fleet.config.patches.lock().unwrap().last().unwrap().wait_ms, Some(0));
     assert_eq!(get(&fleet, "/shards").await.body["shards"].as_array().unwrap().len(), 4);
     assert_eq!(get(&fleet, "/workers").await.body, json!({"workers": []}));
     assert_eq!(get(&fleet, "/health").await.body, json!({"status": "ready"}));
@@ -267,4 +292,40 @@ async fn operators_read_and_change_limits_and_see_the_fleet() {
     let metrics = soon(Client::new().get(fleet.http.replace("/api/harvest", "/metrics")).send()).await.unwrap().text().await.unwrap();
     assert!(metrics.contains("harvest_rpc_requests_total{"), "{metrics}");
     assert!(metrics.contains("GET /api/harvest/admin/limits"), "{metrics}");
+}
+
+/// Sends a head and half a body, and waits until the body is being read.
+async fn half_a_body(fleet: &Fleet) -> TcpStream {
+    let address = fleet.http.strip_prefix("http://").unwrap().strip_suffix("/api/harvest").unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = "POST /api/harvest/workflows/order/start HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut line = [0; 25];
+    soon(stream.read_exact(&mut line)).await.unwrap();
+    assert_eq!(line, *b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"{\"workflow_id\": ").await.unwrap();
+    stream
+}
+
+async fn rest(mut stream: TcpStream) -> String {
+    let mut reply = String::new();
+    soon(stream.read_to_string(&mut reply)).await.unwrap();
+    reply
+}
+
+#[tokio::test]
+async fn half_a_body_is_answered_408_when_the_rest_does_not_come() {
+    let fleet = Fleet::start_with(&[("HTTP_BODY_TIMEOUT_MS", "100")]).await;
+    let reply = rest(half_a_body(&fleet).await).await;
+    assert!(reply.starts_with("HTTP/1.1 408") && reply.contains("the body did not arrive within 100 ms"), "{reply}");
+}
+
+#[tokio::test]
+async fn half_a_body_does_not_hold_the_shutdown() {
+    let fleet = Fleet::start_with(&[("DRAIN_TIMEOUT_MS", "600000")]).await;
+    let stream = half_a_body(&fleet).await;
+    fleet.shutdown.cancel();
+    let reply = rest(stream).await;
+    assert!(reply.starts_with("HTTP/1.1 503") && reply.contains("retry-after: 1") && reply.contains("UNAVAILABLE"), "{reply}");
+    soon(fleet.running).await.unwrap();
 }

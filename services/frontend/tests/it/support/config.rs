@@ -66,7 +66,7 @@ impl ConfigService for FakeConfig {
     async fn patch_fleet_limits(&self, request: Request<v1::PatchFleetLimitsRequest>) -> Result<Response<v1::PatchFleetLimitsResponse>, Status> {
         let request = request.into_inner();
         if request.limits.as_ref().and_then(|limits| limits.max_workflow_execution_timeout_ms) == Some(1) {
-            return Err(harvest_rpc::Error::invalid("limits.max_workflow_execution_timeout_ms", "too small").into());
+            return Err(harvest_rpc::Error::invalid("max_workflow_execution_timeout_ms", "too small").into());
         }
         let limits = request.limits;
         self.patches.lock().unwrap().push(request);

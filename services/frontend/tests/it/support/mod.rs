@@ -53,6 +53,11 @@ pub async fn bind() -> Server {
 
 impl Fleet {
     pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// Starts with more keys of the configuration.
+    pub async fn start_with(more: &[(&str, &str)]) -> Self {
         let directory = Arc::new(FakeDirectory::default());
         let (history, config, matching) = (FakeHistory::default(), FakeConfig::default(), FakeMatching::default());
         let mut servers = Vec::new();
@@ -67,8 +72,9 @@ impl Fleet {
         servers.push(task);
         directory.add(ServiceKind::Matching, "matching-1", &address);
 
-        let variables = [("GRPC_LISTEN", "127.0.0.1:0"), ("HTTP_LISTEN", "127.0.0.1:0"), ("DATABASE_URL", "unused"), ("WORKERS__REPORT_INTERVAL_MS", "100")];
-        let variables = variables.map(|(name, value)| (format!("HARVEST_{name}"), value.to_owned()));
+        let variables =
+            [("GRPC_LISTEN", "127.0.0.1:0"), ("HTTP_LISTEN", "127.0.0.1:0"), ("DATABASE_URL", "postgres://unused"), ("WORKERS__REPORT_INTERVAL_MS", "100")];
+        let variables = variables.iter().chain(more).map(|(name, value)| (format!("HARVEST_{name}"), (*value).to_owned()));
         let settings = harvest_runtime::config::load::<Config>(None, variables).unwrap().settings;
         let (clock, health, runs) = (Arc::new(SystemClock::new()), Health::new(), Arc::new(FakeRuns::default()));
         let deps = Deps {
