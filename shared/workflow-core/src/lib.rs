@@ -1,6 +1,6 @@
 //! The pure core: the state machine of one run.
 //!
-//! [`decide`] takes a state and an [`input::Input`] and says what becomes durable ([`record::Record`]s), what goes to other
+//! [`decide::decide`] takes a state and an [`input::Input`] and says what becomes durable ([`record::Record`]s), what goes to other
 //! runs ([`message::Message`]s) and what the caller is told ([`decision::Reply`]). [`state::State`] is the fold of the records by
 //! [`state::State::apply`], and [`projection::Projection`] is what the engine keeps indexed about it (status, next deadline, pending
 //! tasks). No async, clock, randomness, I/O or proto here: time and new ids arrive in the input. May depend on `harvest-ids`,
