@@ -154,18 +154,31 @@ stop_process() {
   rm -f "$1"
 }
 
-# take_lock NAME: one command of a kind at a time in this checkout; a lock of a dead process is taken over.
+# take_lock NAME: one command of a kind at a time in this checkout; a lock of a dead process is taken over. The lock is a file "PID START"
+# that appears whole (a link), so that it always names its holder.
 take_lock() {
-  local dir=$STATE/locks/$1
+  local lock=$STATE/locks/$1.lock mine=$STATE/locks/$1.$$ holder heir tries=0
   mkdir -p "$STATE/locks"
-  if ! mkdir "$dir" 2>/dev/null; then
-    if running "$dir/pid"; then die "another ./x $1 runs in this checkout (process $(pid_of "$dir/pid"))"; fi
-    rm -rf "$dir"
-    mkdir "$dir" || die "cannot take the lock $dir"
-  fi
-  echo "$$ $(started_at $$)" >"$dir/pid"
+  echo "$$ $(started_at $$)" >"$mine"
+  until ln "$mine" "$lock" 2>/dev/null; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 200 ] || die "cannot take the lock $lock; remove it if no other ./x $1 runs"
+    holder=$(cat "$lock" 2>/dev/null) || continue
+    echo "$holder" >"$mine.holder"
+    if running "$mine.holder"; then
+      rm -f "$mine" "$mine.holder"
+      die "another ./x $1 runs in this checkout (process ${holder%% *})"
+    fi
+    # Of several that find the same process dead one removes its lock, and only while it is still that one's.
+    heir=$lock.${holder// /-}
+    if ln "$mine" "$heir" 2>/dev/null; then
+      if [ "$(cat "$lock" 2>/dev/null)" = "$holder" ]; then rm -f "$lock"; fi
+      rm -f "$heir"
+    fi
+  done
+  rm -f "$mine" "$mine.holder"
 }
-drop_lock() { rm -rf "$STATE/locks/$1"; }
+drop_lock() { rm -f "$STATE/locks/$1.lock"; }
 
 tail_log() {
   [ -f "$1" ] || return 0

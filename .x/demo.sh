@@ -13,7 +13,10 @@ demo_cleanup() {
 
 demo_interrupted() {
   demo_cleanup KILL
-  [ "$DEMO_FLEET" = no ] || fleet_stop_demo
+  if [ "$DEMO_FLEET" = yes ]; then
+    fleet_stop_demo
+    drop_lock fleet
+  fi
   drop_lock demo
 }
 
@@ -123,6 +126,7 @@ demo_fleet() {
   need_postgres
   need_redis
   demo_prepare
+  take_lock fleet
   for name in $(fleet_names); do
     if running "$(fleet_pid_file "$name")"; then die "a fleet is running; ./x fleet down first"; fi
   done
@@ -153,6 +157,9 @@ demo_command() {
     *) die "usage: ./x demo [--fleet]" ;;
   esac
   demo_cleanup
-  [ "$DEMO_FLEET" = no ] || fleet_down
+  if [ "$DEMO_FLEET" = yes ]; then
+    fleet_down
+    drop_lock fleet
+  fi
   drop_lock demo
 }

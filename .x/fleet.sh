@@ -117,25 +117,34 @@ fleet_start() {
   fleet_wait $names
 }
 
+# fleet_alone COMMAND..: nobody else starts, stops or initialises the same processes meanwhile.
+fleet_alone() {
+  take_lock fleet
+  trap 'drop_lock fleet' EXIT
+  "$@"
+}
+
 fleet_command() {
-  local action=${1:-}
+  local usage="usage: ./x fleet up|down|status|kill NAME|start [NAME]" action=${1:-}
   [ $# -eq 0 ] || shift
-  case $action in
-    up) fleet_up ;;
-    down) fleet_down ;;
-    status) fleet_status ;;
-    kill)
-      [ $# -eq 1 ] || die "usage: ./x fleet kill NAME"
-      fleet_kill "$1"
-      ;;
-    start) fleet_start "${1:-}" ;;
-    *) die "usage: ./x fleet up|down|status|kill NAME|start [NAME]" ;;
+  # An empty name would stand for all.
+  case "$action $# ${1:+named}" in
+    'up 0 ') fleet_alone fleet_up ;;
+    'down 0 ') fleet_alone fleet_down ;;
+    'status 0 ') fleet_status ;;
+    'kill 1 named') fleet_alone fleet_kill "$1" ;;
+    'start 0 ' | 'start 1 named') fleet_alone fleet_start "${1:-}" ;;
+    *) die "$usage" ;;
   esac
 }
 
 migrate_command() {
   need_postgres
   build_workspace
+  fleet_alone migrate_alone
+}
+
+migrate_alone() {
   pg_start dev
   fleet_migrate
 }
