@@ -26,8 +26,8 @@ impl Settings for Config {
 
     fn check(&self, faults: &mut Faults) {
         faults.required("fleet", &self.fleet);
-        faults.required("database_url", &self.database_url);
-        faults.required("redis_url", &self.redis_url);
+        faults.postgres_url("database_url", &self.database_url);
+        faults.redis_url("redis_url", &self.redis_url);
         faults.range("database_sessions", self.database_sessions, 1..=1_000);
         faults.range("beacon_interval_ms", self.beacon_interval_ms, 100..=2_000);
         faults.range("check_interval_ms", self.check_interval_ms, 100..=60_000);

@@ -23,7 +23,7 @@ impl Settings for Config {
     const DEFAULTS: &'static str = include_str!("../../../deploy/config/matching.default.toml");
 
     fn check(&self, faults: &mut Faults) {
-        faults.required("database_url", &self.database_url);
+        faults.postgres_url("database_url", &self.database_url);
         faults.range("database_sessions", self.database_sessions, 1..=1_000);
         faults.range("offers_per_queue", self.offers_per_queue, 1..=1_000_000);
         faults.range("max_takes", self.max_takes, 1..=100_000);

@@ -95,8 +95,12 @@ impl World {
     async fn start(owner: FakeOwner) -> Self {
         let store = Arc::new(EmbeddedStore::in_memory().unwrap());
         store.migrate(1).await.unwrap();
-        let variables =
-            [("HARVEST_GRPC_LISTEN", "127.0.0.1:0"), ("HARVEST_DATABASE_URL", "unused"), ("HARVEST_OFFERS_PER_QUEUE", "7"), ("HARVEST_MAX_SESSIONS", "1")];
+        let variables = [
+            ("HARVEST_GRPC_LISTEN", "127.0.0.1:0"),
+            ("HARVEST_DATABASE_URL", "postgres://unused"),
+            ("HARVEST_OFFERS_PER_QUEUE", "7"),
+            ("HARVEST_MAX_SESSIONS", "1"),
+        ];
         let config: Config = load(None, variables.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap().settings;
         let deps = Deps { directory: store, clock: Arc::new(SystemClock::new()), ids: Arc::new(SystemIds), health: Health::new() };
         let owner = Arc::new(owner);

@@ -35,7 +35,7 @@ impl Settings for Config {
     const DEFAULTS: &'static str = include_str!("../../../deploy/config/timer-scanner.default.toml");
 
     fn check(&self, faults: &mut Faults) {
-        faults.required("database_url", &self.database_url);
+        faults.postgres_url("database_url", &self.database_url);
         faults.range("database_sessions", self.database_sessions, 1..=1_000);
         faults.range("scan.horizon_ms", self.scan.horizon_ms, 1_000..=600_000);
         faults.range("scan.busy_interval_ms", self.scan.busy_interval_ms, 50..=self.scan.idle_interval_ms);

@@ -6,12 +6,16 @@
 
 use config::{Config, File, FileFormat, Map, Value, ValueKind};
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io::Read as _;
 use std::path::Path;
 
 /// Prefix of the environment variables that override keys.
 pub const PREFIX: &str = "HARVEST_";
+
+/// The largest configuration file that is read.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// A service's configuration.
 pub trait Settings: DeserializeOwned {
@@ -53,6 +57,25 @@ impl Faults {
         }
     }
 
+    /// Adds a fault when the URL of a Postgres, which must be given, is empty or none.
+    pub fn postgres_url(&mut self, key: &str, value: &str) {
+        self.url(key, value, &["postgres", "postgresql"]);
+    }
+
+    /// Adds a fault when the URL of a Redis, which must be given, is empty or none.
+    pub fn redis_url(&mut self, key: &str, value: &str) {
+        self.url(key, value, &["redis", "rediss", "redis+unix", "unix", "valkey", "valkeys", "valkey+unix"]);
+    }
+
+    fn url(&mut self, key: &str, value: &str, schemes: &[&str]) {
+        self.required(key, value);
+        let scheme = value.split_once("://").map(|(scheme, _)| scheme);
+        if !value.is_empty() && scheme.is_none_or(|scheme| !schemes.contains(&scheme)) {
+            // Not with the value: it may have a password in it.
+            self.add(key, format_args!("is no URL that begins with {}://", schemes.join("://, ")));
+        }
+    }
+
     /// The faults so far.
     pub fn list(&self) -> &[String] {
         &self.0
@@ -79,40 +102,57 @@ impl<C> Loaded<C> {
 /// Reads defaults, `file` and `environment` (names with values), in rising precedence.
 ///
 /// # Errors
-/// [`Faults`] naming every unknown key of the file, every value of a wrong type, and everything that [`Settings::check`] finds.
+/// [`Faults`] naming every unknown key of the file, every value of a wrong type, and everything that [`Settings::check`] finds in the
+/// values that can be read (a wrong one counts as its default there). A file that cannot be read is the only fault.
 ///
 /// # Panics
 /// When the compiled-in defaults themselves cannot be read: a bug that the crate's tests find.
 pub fn load<C: Settings>(file: Option<&Path>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Loaded<C>, Faults> {
     let defaults = parse(C::DEFAULTS).expect("the compiled-in defaults are TOML");
     let mut values: BTreeMap<String, (ValueKind, &'static str)> = defaults.into_iter().map(|(key, value)| (key, (value, "default"))).collect();
-    let mut faults = Faults::default();
+    let (mut faults, mut wrong) = (Faults::default(), BTreeSet::new());
     if let Some(path) = file {
-        match std::fs::read_to_string(path).map_err(|error| error.to_string()).and_then(|text| parse(&text)) {
-            Ok(found) => overlay::<C>(&mut values, found, "file", &mut faults, None),
-            Err(error) => faults.add(&path.display().to_string(), error),
-        }
+        let found = read(path).and_then(|text| parse(&text)).map_err(|error| Faults(vec![format!("{}: {error}", path.display())]))?;
+        overlay::<C>(&mut values, found, "file", &mut faults, &mut wrong, None);
     }
     let mut unused_variables = Vec::new();
     let found = environment.into_iter().filter_map(|(name, value)| {
         let key = name.strip_prefix(PREFIX)?.to_ascii_lowercase().replace("__", ".");
         Some((key, ValueKind::String(value)))
     });
-    overlay::<C>(&mut values, found.collect(), "environment", &mut faults, Some(&mut unused_variables));
-    if !faults.0.is_empty() {
-        return Err(faults);
-    }
+    overlay::<C>(&mut values, found.collect(), "environment", &mut faults, &mut wrong, Some(&mut unused_variables));
     let settings = build::<C>(&values, None).map_err(|error| Faults(vec![error]))?;
-    settings.check(&mut faults);
+    let mut checked = Faults::default();
+    settings.check(&mut checked);
+    // The default in the place of a wrong value is nobody's fault.
+    let of_wrong = |fault: &String| fault.split_once(':').is_some_and(|(key, _)| wrong.contains(key));
+    faults.0.extend(checked.0.into_iter().filter(|fault| !of_wrong(fault)));
     if faults.0.is_empty() { Ok(Loaded { settings, unused_variables, values }) } else { Err(faults) }
 }
 
-/// Lays `found` over the values. A key that is not there yet is unknown: noted in `unused` when given, else a fault.
+/// Reads a configuration file: a regular one of bounded size, since a device or a pipe may never end.
+fn read(path: &Path) -> Result<String, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let found = std::fs::metadata(path).map_err(text)?;
+    if !found.is_file() {
+        return Err("is not a regular file".to_owned());
+    }
+    if found.len() > MAX_FILE_BYTES {
+        return Err(format!("has {} bytes; at most {MAX_FILE_BYTES} are allowed", found.len()));
+    }
+    let mut read = String::new();
+    std::fs::File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut read)).map_err(text)?;
+    Ok(read)
+}
+
+/// Lays `found` over the values. A key that is not there yet is unknown: noted in `unused` when given, else a fault. A value that cannot be
+/// read is a fault too, and its key `wrong`.
 fn overlay<C: Settings>(
     values: &mut BTreeMap<String, (ValueKind, &'static str)>,
     found: Vec<(String, ValueKind)>,
     origin: &'static str,
     faults: &mut Faults,
+    wrong: &mut BTreeSet<String>,
     mut unused: Option<&mut Vec<String>>,
 ) {
     for (key, value) in found {
@@ -133,8 +173,11 @@ fn overlay<C: Settings>(
         // One value alone over the defaults, so that each bad one is named.
         match build::<C>(values, Some((&key, &value))) {
             Ok(_) => _ = values.insert(key, (value, origin)),
-            Err(error) if origin == "environment" => faults.add(&variable(&key), error),
-            Err(error) => faults.add(&key, error),
+            Err(error) => {
+                let name = if origin == "environment" { variable(&key) } else { key.clone() };
+                faults.add(&name, error);
+                wrong.insert(key);
+            }
         }
     }
 }
@@ -220,7 +263,7 @@ mod tests {
 
         fn check(&self, faults: &mut Faults) {
             faults.range("lease.ttl_ms", self.lease.ttl_ms, 100..=60_000);
-            faults.required("database_url", &self.database_url);
+            faults.postgres_url("database_url", &self.database_url);
         }
     }
 
@@ -252,8 +295,8 @@ mod tests {
         let file = file("colour = 1\n[lease]\nrenew = \"perhaps\"\nttl = 4\n");
         let faults = load::<Sample>(Some(file.path()), variables(&[("HARVEST_LEASE__TTL_MS", "soon")])).unwrap_err();
         let text = faults.to_string();
-        assert!(text.starts_with("the configuration has 4 faults:"), "{text}");
-        for part in ["colour: is not a key", "lease.ttl: is not a key", "lease.renew: ", "HARVEST_LEASE__TTL_MS: "] {
+        assert!(text.starts_with("the configuration has 5 faults:"), "{text}");
+        for part in ["colour: is not a key", "lease.ttl: is not a key", "lease.renew: ", "HARVEST_LEASE__TTL_MS: ", "database_url: must be set"] {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
         let faults = load::<Sample>(None, variables(&[("HARVEST_LEASE__TTL_MS", "3")])).unwrap_err();
@@ -262,8 +305,34 @@ mod tests {
 
     #[test]
     fn a_variable_that_names_no_key_is_reported_and_does_no_harm() {
-        let loaded = load::<Sample>(None, variables(&[("HARVEST_DATABASE_URL", "x"), ("HARVEST_FRONTEND_SERVICE_HOST", "10.0.0.1")])).unwrap();
+        let loaded = load::<Sample>(None, variables(&[("HARVEST_DATABASE_URL", "postgresql://h"), ("HARVEST_FRONTEND_SERVICE_HOST", "10.0.0.1")])).unwrap();
         assert_eq!(loaded.unused_variables, ["HARVEST_FRONTEND_SERVICE_HOST"]);
+    }
+
+    #[test]
+    fn a_database_url_that_is_none_is_a_fault() {
+        for url in ["nonsense", "localhost:5432/db", "http://h/db", "postgres:h", "postgres"] {
+            let faults = load::<Sample>(None, variables(&[("HARVEST_DATABASE_URL", url)])).unwrap_err();
+            assert_eq!(faults.list(), ["database_url: is no URL that begins with postgres://, postgresql://"], "{url}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_once() {
+        let file = file("[lease]\nttl_ms = \"soon\"\n");
+        let faults = load::<Sample>(Some(file.path()), variables(&[("HARVEST_DATABASE_URL", "postgres://h"), ("HARVEST_LEASE__TTL_MS", "3")])).unwrap_err();
+        assert!(matches!(faults.list(), [fault] if fault.starts_with("lease.ttl_ms: invalid type")), "{faults}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_without_an_end_is_not_read() {
+        for (path, fault) in [("/dev/zero", "/dev/zero: is not a regular file"), ("/", "/: is not a regular file")] {
+            assert_eq!(load::<Sample>(Some(Path::new(path)), []).unwrap_err().list(), [fault]);
+        }
+        let large = file(&"#".repeat(1024 * 1024 + 1));
+        let faults = load::<Sample>(Some(large.path()), []).unwrap_err();
+        assert!(faults.to_string().contains("has 1048577 bytes; at most 1048576 are allowed"), "{faults}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl World {
         let store = Arc::new(EmbeddedStore::in_memory().unwrap());
         store.migrate(2).await.unwrap();
         let (bus, clock, stop) = (Arc::new(LocalBus::new()), Arc::new(SystemClock::new()), CancellationToken::new());
-        let variables = [("HARVEST_GRPC_LISTEN", "127.0.0.1:0"), ("HARVEST_DATABASE_URL", "unused")];
+        let variables = [("HARVEST_GRPC_LISTEN", "127.0.0.1:0"), ("HARVEST_DATABASE_URL", "postgres://unused")];
         let config: Config = load(None, variables.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap().settings;
         let deps =
             Deps { store: store.clone(), directory: store.clone(), bus: bus.clone(), clock: clock.clone(), ids: Arc::new(SystemIds), health: Health::new() };
