@@ -39,10 +39,10 @@ pub struct Cli {
 #[derive(Debug, Clone, Args)]
 pub struct Global {
     /// A frontend's gRPC address.
-    #[arg(long, global = true, value_name = "URL", env = "HARVEST_ADDRESS", default_value = "http://127.0.0.1:7233")]
+    #[arg(long, global = true, value_name = "URL", env = "HARVEST_ADDRESS", value_parser = input::name, default_value = "http://127.0.0.1:7233")]
     pub address: String,
     /// The tenant.
-    #[arg(long, global = true, env = "HARVEST_NAMESPACE", default_value = "default")]
+    #[arg(long, global = true, env = "HARVEST_NAMESPACE", value_parser = input::name, default_value = "default")]
     pub namespace: String,
     /// For people or for programs.
     #[arg(long, short, global = true, value_enum, env = "HARVEST_OUTPUT", default_value_t = Output::Table)]
@@ -87,7 +87,7 @@ impl Cli {
             Command::Worker(command) => command.run(&Connection::open(&self.global).await?).await,
             Command::Shard(command) => command.run(&Connection::open(&self.global).await?).await,
             Command::Limits(command) => command.run(&Connection::open(&self.global).await?).await,
-            Command::Migrate(command) => Ok(command.run().await?),
+            Command::Migrate(command) => command.run().await,
             Command::Dev(command) => Ok(command.run().await?),
             Command::Bench(command) => Ok(command.run().await?),
         }

@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: {error}");
+            harvest::cli::output::remark(format_args!("error: {error}"));
             return ExitCode::FAILURE;
         }
     };

@@ -147,6 +147,13 @@ async fn bad_usage_exits_2_and_refusals_by_their_reason() {
     let (code, _, stderr) = fleet.run(&["workflow", "get", RUN, "-o", "json"]).await;
     let refused: serde_json::Value = serde_json::from_str(&stderr).unwrap();
     assert_eq!((code, &refused["reason"]), (3, &"WORKFLOW_NOT_FOUND".into()));
+    for empty in [&["start", "good", "--id", ""][..], &["start", "good", "--request-id", ""], &["get", "--type", "good", "--id", ""], &["get", ""]] {
+        let (code, _, stderr) = fleet.run(&[&["workflow"], empty].concat()).await;
+        assert!(code == 2 && stderr.contains("must not be empty"), "{empty:?}: {stderr}");
+    }
+    assert!(fleet.fake.starts.lock().unwrap().is_empty());
+    let (code, _, stderr) = fleet.run(&["workflow", "list", "--timeout", "584542046y"]).await;
+    assert!(code == 2 && stderr.contains("at most 3650 days are allowed"), "{stderr}");
     let (code, _, stderr) = fleet.run(&["workflow", "list", "--address", "http://127.0.0.1:1"]).await;
     assert!(code == 1 && stderr.contains("no frontend answers at http://127.0.0.1:1"), "{stderr}");
 }
@@ -175,4 +182,37 @@ async fn signals_queries_and_cancellations_are_sent() {
     assert_eq!((sent.signal_name.as_str(), sent.request_id.as_str(), sent.payload.unwrap().data), ("pay", "r", "[1]".into()));
     assert_eq!(fleet.run(&["workflow", "query", RUN, "--name", "status", "--args", "{\"x\":2}"]).await.1, "{\"x\":2}\n");
     assert_eq!(fleet.run(&["workflow", "cancel", RUN, "--reason", "why not"]).await.1, format!("asked to cancel: {RUN}\n"));
+}
+
+#[tokio::test]
+async fn output_that_nobody_takes_is_no_panic() {
+    let fleet = Fleet::start().await;
+    for format in ["json", "table"] {
+        let run = |stdout: Stdio| {
+            let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_harvest"));
+            command.args(["workflow", "list", "--limit", "300", "-o", format]).env_clear().env("HARVEST_ADDRESS", &fleet.address).stdin(Stdio::null());
+            command.stdout(stdout).stderr(Stdio::piped());
+            async move {
+                let output = command.spawn().unwrap().wait_with_output().await.unwrap();
+                (output.status.code(), String::from_utf8(output.stderr).unwrap())
+            }
+        };
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (code, stderr) = run(writer.into()).await;
+        assert_eq!((code, stderr.as_str()), (Some(0), ""), "{format}: a closed pipe");
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let (code, stderr) = run(full.into()).await;
+        assert!(code == Some(1) && stderr.contains("the result cannot be written: No space left on device"), "{format}: {stderr}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_does_not_speak_grpc_is_named_as_such() {
+    let fleet = Fleet::start().await;
+    let http = harvest_runtime::ops::bind("127.0.0.1:0".parse().unwrap(), harvest_runtime::Health::new()).await.unwrap();
+    let address = format!("http://{}", http.address());
+    let _serving = harvest_runtime::spawn_owned("http", http.run(CancellationToken::new()));
+    let (code, _, stderr) = fleet.run(&["workflow", "list", "--address", &address]).await;
+    assert!(code == 2 && stderr.contains(&format!("{address} does not speak gRPC but HTTP/1.1")), "{stderr}");
 }

@@ -7,12 +7,24 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The longest span: 10 years.
+const LONGEST_SPAN: Duration = Duration::from_secs(315_360_000);
+
 /// Reads a span such as `10s` or `1h 30m`.
 ///
 /// # Errors
 /// A text that says what is allowed.
 pub fn span(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; spans such as 250ms, 10s or 1h are allowed"))
+    let span = humantime::parse_duration(text).map_err(|error| format!("{error}; spans such as 250ms, 10s or 1h are allowed"))?;
+    if span > LONGEST_SPAN { Err("spans of at most 3650 days are allowed".to_owned()) } else { Ok(span) }
+}
+
+/// Reads an id or a name: an empty one was hardly meant, and would be taken for none.
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("it must not be empty; leave it out instead".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 /// Milliseconds of a span, rounding a fraction up.
@@ -49,13 +61,13 @@ pub fn payload(name: &str, text: Option<String>, file: Option<PathBuf>) -> Resul
 #[derive(Debug, Args)]
 pub struct Run {
     /// The run; or name it by --type and --id.
-    #[arg(value_name = "EXECUTION_ID", required_unless_present_all = ["run_type", "run_id"], conflicts_with_all = ["run_type", "run_id"])]
+    #[arg(value_name = "EXECUTION_ID", value_parser = name, required_unless_present_all = ["run_type", "run_id"], conflicts_with_all = ["run_type", "run_id"])]
     execution_id: Option<String>,
     /// The workflow's type.
-    #[arg(id = "run_type", long = "type", value_name = "TYPE", requires = "run_id")]
+    #[arg(id = "run_type", long = "type", value_name = "TYPE", value_parser = name, requires = "run_id")]
     workflow_type: Option<String>,
     /// The workflow's business key: its open run, else its newest closed one.
-    #[arg(id = "run_id", long = "id", value_name = "WORKFLOW_ID", requires = "run_type")]
+    #[arg(id = "run_id", long = "id", value_name = "WORKFLOW_ID", value_parser = name, requires = "run_type")]
     workflow_id: Option<String>,
 }
 
@@ -81,6 +93,7 @@ mod tests {
         assert!(payload("input", Some("text".into()), None).unwrap_err().to_string().starts_with("--input must be JSON"));
         assert_eq!(payload("input", None, Some("/no/such/file".into())).unwrap_err().exit_code(), 2);
         assert_eq!(span("1m 30s"), Ok(Duration::from_secs(90)));
+        assert!(span("584542046y").is_err() && span("3650days").is_ok());
         assert!(span("soon").unwrap_err().contains("spans such as"));
         assert_eq!(millis(Duration::from_micros(1_500)), 2);
     }

@@ -33,9 +33,9 @@ impl Command {
 }
 
 /// Prints limits for people.
-fn show(limits: Option<v1::FleetLimits>, version: Option<v1::ConfigVersion>) {
+fn show(limits: Option<v1::FleetLimits>, version: Option<v1::ConfigVersion>) -> Result<(), CliError> {
     let timeout = limits.and_then(|limits| limits.max_workflow_execution_timeout_ms);
     let timeout = timeout.map_or_else(|| "none".to_owned(), |millis| humantime::format_duration(Duration::from_millis(millis)).to_string());
     let version = version.map(|version| format!("{}.{}", version.generation, version.number)).unwrap_or_default();
-    output::fields([("Longest execution timeout", timeout), ("Version", version)]);
+    output::fields([("Longest execution timeout", timeout), ("Version", version)])
 }

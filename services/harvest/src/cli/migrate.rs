@@ -1,5 +1,7 @@
 //! `harvest migrate`: creates or upgrades the schema of a fleet's Postgres.
 
+use super::error::CliError;
+use super::output;
 use clap::Args;
 use harvest_persistence::postgres::migrate;
 
@@ -18,17 +20,16 @@ impl Migrate {
     /// Runs the command.
     ///
     /// # Errors
-    /// When the database cannot be reached or the migration fails.
-    pub async fn run(self) -> anyhow::Result<()> {
-        let report = migrate(&self.database_url, self.shards).await?;
+    /// When the database cannot be reached, the migration fails, or standard output takes nothing.
+    pub async fn run(self) -> Result<(), CliError> {
+        let report = migrate(&self.database_url, self.shards).await.map_err(anyhow::Error::from)?;
         if report.applied.is_empty() && report.shards_created == 0 {
-            println!("up to date: {} shards", report.shards);
+            output::line(format_args!("up to date: {} shards", report.shards))
         } else {
             for name in &report.applied {
-                println!("applied {name}");
+                output::line(format_args!("applied {name}"))?;
             }
-            println!("{} shards ({} created now)", report.shards, report.shards_created);
+            output::line(format_args!("{} shards ({} created now)", report.shards, report.shards_created))
         }
-        Ok(())
     }
 }

@@ -1,9 +1,12 @@
 //! Results for people and for programs.
 
+use super::error::CliError;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use harvest_ids::Timestamp;
 use serde::Serialize;
+use std::fmt::Display;
+use std::io::Write as _;
 
 /// How results are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -14,17 +17,35 @@ pub enum Output {
     Json,
 }
 
+/// Prints a line of a result.
+///
+/// # Errors
+/// [`CliError::Output`] when standard output does not take it.
+pub fn line(text: impl Display) -> Result<(), CliError> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{text}").and_then(|()| output.flush()).map_err(CliError::Output)
+}
+
+/// Says something beside the result, on standard error.
+pub fn remark(text: impl Display) {
+    if writeln!(std::io::stderr(), "{text}").is_err() {
+        // There is no other place to say that.
+    }
+}
+
 /// Prints JSON.
 ///
 /// # Errors
-/// When the value does not serialize: a bug.
-pub fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
-    Ok(())
+/// [`CliError::Output`] when standard output does not take it; else when the value does not serialize: a bug.
+pub fn json<T: Serialize>(value: &T) -> Result<(), CliError> {
+    line(serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?)
 }
 
 /// Prints a table; a remark when it has no rows.
-pub fn table<const N: usize>(headers: [&str; N], rows: impl IntoIterator<Item = [String; N]>, empty: &str) {
+///
+/// # Errors
+/// [`CliError::Output`] when standard output does not take it.
+pub fn table<const N: usize>(headers: [&str; N], rows: impl IntoIterator<Item = [String; N]>, empty: &str) -> Result<(), CliError> {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(headers);
     let mut count = 0;
@@ -32,15 +53,14 @@ pub fn table<const N: usize>(headers: [&str; N], rows: impl IntoIterator<Item = 
         table.add_row(row.map(|cell| printable(&cell)));
         count += 1;
     }
-    if count == 0 {
-        println!("{empty}");
-    } else {
-        println!("{table}");
-    }
+    if count == 0 { line(empty) } else { line(table) }
 }
 
 /// Prints named values, leaving out empty ones.
-pub fn fields<const N: usize>(fields: [(&str, String); N]) {
+///
+/// # Errors
+/// [`CliError::Output`] when standard output does not take it.
+pub fn fields<const N: usize>(fields: [(&str, String); N]) -> Result<(), CliError> {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     for (name, value) in fields {
@@ -48,7 +68,7 @@ pub fn fields<const N: usize>(fields: [(&str, String); N]) {
             table.add_row([name.to_owned(), printable(&value)]);
         }
     }
-    println!("{table}");
+    line(table)
 }
 
 /// An instant for people; empty for 0.

@@ -31,7 +31,7 @@ impl Command {
                     let lease = if it.owner.is_empty() { "none".to_owned() } else { format!("{} ms", it.lease_remaining_ms) };
                     [it.shard_id.to_string(), it.slots.to_string(), it.owner, it.address, it.epoch.to_string(), lease]
                 };
-                output::table(["SHARD", "SLOTS", "OWNER", "ADDRESS", "EPOCH", "LEASE"], reply.shards.into_iter().map(row), "no shards");
+                output::table(["SHARD", "SLOTS", "OWNER", "ADDRESS", "EPOCH", "LEASE"], reply.shards.into_iter().map(row), "no shards")?;
             }
         }
         Ok(())

@@ -33,7 +33,7 @@ impl Command {
                     [it.worker_id, it.identity, it.build_id, it.sdk, it.task_queues.join(", "), workflows, activities, output::instant(it.last_seen_ms)]
                 };
                 let headers = ["WORKER", "IDENTITY", "BUILD", "SDK", "QUEUES", "WORKFLOWS", "ACTIVITIES", "LAST SEEN"];
-                output::table(headers, reply.workers.into_iter().map(row), "no workers");
+                output::table(headers, reply.workers.into_iter().map(row), "no workers")?;
             }
         }
         Ok(())

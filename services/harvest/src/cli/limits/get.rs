@@ -17,7 +17,7 @@ impl Get {
         let reply = fleet.admin(Duration::ZERO, v1::GetFleetLimitsRequest {}, |mut client, call| async move { client.get_fleet_limits(call).await }).await?;
         match fleet.output {
             Output::Json => output::json(&LimitsJson::from(reply))?,
-            Output::Table => super::show(reply.limits, reply.version),
+            Output::Table => super::show(reply.limits, reply.version)?,
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ pub struct Set {
     #[arg(long, value_name = "SPAN", value_parser = span_or_none)]
     max_workflow_execution_timeout: SpanOrNone,
     /// How long to wait for acknowledgements, at most 10s.
-    #[arg(long, value_name = "SPAN", value_parser = input::span, default_value = "2s")]
+    #[arg(long, value_name = "SPAN", value_parser = wait, default_value = "2s")]
     wait: Duration,
     /// Who asks, for the audit.
     #[arg(long, env = "USER", default_value = "")]
@@ -34,6 +34,13 @@ fn span_or_none(text: &str) -> Result<SpanOrNone, String> {
     if text == "none" { Ok(SpanOrNone(None)) } else { input::span(text).map(|span| SpanOrNone(Some(span))) }
 }
 
+/// The longest wait for acknowledgements that the fleet allows.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+fn wait(text: &str) -> Result<Duration, String> {
+    input::span(text).and_then(|span| if span > LONGEST_WAIT { Err("at most 10s are allowed".to_owned()) } else { Ok(span) })
+}
+
 impl Set {
     pub(super) async fn run(self, fleet: &Connection) -> Result<(), CliError> {
         let SpanOrNone(timeout) = self.max_workflow_execution_timeout;
@@ -49,11 +56,11 @@ impl Set {
         match fleet.output {
             Output::Json => output::json(&ChangedLimitsJson::from(reply))?,
             Output::Table => {
-                super::show(reply.limits, reply.version);
-                println!("acknowledged by {acknowledged} shards");
+                super::show(reply.limits, reply.version)?;
+                output::line(format_args!("acknowledged by {acknowledged} shards"))?;
                 if !pending.is_empty() {
                     let pending: Vec<String> = pending.iter().map(u32::to_string).collect();
-                    println!("not yet by shards {}: their starts may still use older limits", pending.join(", "));
+                    output::line(format_args!("not yet by shards {}: their starts may still use older limits", pending.join(", ")))?;
                 }
             }
         }

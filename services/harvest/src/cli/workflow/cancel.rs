@@ -2,7 +2,7 @@
 
 use crate::cli::connection::Connection;
 use crate::cli::error::CliError;
-use crate::cli::input::Run;
+use crate::cli::input::{self, Run};
 use crate::cli::output::{self, Output};
 use clap::Args;
 use harvest_proto::v1;
@@ -18,7 +18,7 @@ pub struct Cancel {
     #[arg(long, default_value = "")]
     reason: String,
     /// Repeating it with the same request id does it once.
-    #[arg(long)]
+    #[arg(long, value_parser = input::name)]
     request_id: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl Cancel {
         let reply = fleet.workflows(Duration::ZERO, request, |mut client, call| async move { client.cancel_workflow(call).await }).await?;
         match fleet.output {
             Output::Json => output::json(&json!({ "cancel_requested": true, "execution_id": reply.execution_id }))?,
-            Output::Table => println!("asked to cancel: {}", reply.execution_id),
+            Output::Table => output::line(format_args!("asked to cancel: {}", reply.execution_id))?,
         }
         Ok(())
     }

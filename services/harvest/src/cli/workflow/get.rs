@@ -24,13 +24,13 @@ impl Get {
         let it = reply.workflow.context("the answer has no workflow")?;
         match fleet.output {
             Output::Json => output::json(&WorkflowJson::from(it))?,
-            Output::Table => show(it),
+            Output::Table => show(it)?,
         }
         Ok(())
     }
 }
 
-fn show(it: v1::WorkflowInfo) {
+fn show(it: v1::WorkflowInfo) -> Result<(), CliError> {
     let blocked = it.blocked.map(|block| {
         let tries = format!("since {}, tried {} times", output::instant(block.since_ms), block.count);
         format!("{}\n{tries}\nat event {}: expected {}, found {}", block.message, block.event_id, block.expected, block.actual)
@@ -55,15 +55,15 @@ fn show(it: v1::WorkflowInfo) {
         ("First run", first),
         ("Continued as", it.continued_as),
         ("Parent", it.parent_execution_id),
-    ]);
+    ])?;
     if it.pending_activities.is_empty() {
-        return;
+        return Ok(());
     }
-    println!();
+    output::line("")?;
     let row = |it: v1::PendingActivity| {
         let failure = it.last_failure.map(|failure| format!("{}: {}", failure.error_type, failure.message)).unwrap_or_default();
         [it.activity_id.to_string(), it.activity_type, it.state, it.attempt.to_string(), output::instant(it.retry_at_ms), it.worker_id, failure]
     };
     let headers = ["ACTIVITY", "TYPE", "STATE", "ATTEMPT", "RETRY AT", "WORKER", "LAST FAILURE"];
-    output::table(headers, it.pending_activities.into_iter().map(row), "");
+    output::table(headers, it.pending_activities.into_iter().map(row), "")
 }

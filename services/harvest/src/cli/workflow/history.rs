@@ -46,7 +46,7 @@ impl History {
             Output::Json => output::json(&events)?,
             Output::Table => {
                 let row = |it: EventJson| [it.event_id.to_string(), output::instant(it.at_ms), it.kind, summary(it.data.get())];
-                output::table(["EVENT", "AT", "TYPE", "DATA"], events.into_iter().map(row), "no events");
+                output::table(["EVENT", "AT", "TYPE", "DATA"], events.into_iter().map(row), "no events")?;
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use crate::cli::connection::Connection;
 use crate::cli::error::CliError;
+use crate::cli::input;
 use crate::cli::output::{self, Output};
 use clap::Args;
 use harvest_frontend::json::ListJson;
@@ -15,19 +16,19 @@ const PAGE: u32 = 200;
 #[derive(Debug, Args)]
 pub struct List {
     /// Only runs in this state: RUNNING, COMPLETED, FAILED, CANCELLED, TERMINATED, TIMED_OUT or CONTINUED_AS_NEW.
-    #[arg(long)]
+    #[arg(long, value_parser = input::name)]
     state: Option<String>,
     /// Only runs of this type.
-    #[arg(long = "type", value_name = "TYPE")]
+    #[arg(long = "type", value_name = "TYPE", value_parser = input::name)]
     workflow_type: Option<String>,
     /// Only runs of this business key.
-    #[arg(long = "id", value_name = "WORKFLOW_ID")]
+    #[arg(long = "id", value_name = "WORKFLOW_ID", value_parser = input::name)]
     workflow_id: Option<String>,
     /// At most this many.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
     /// From the end of an earlier list.
-    #[arg(long)]
+    #[arg(long, value_parser = input::name)]
     cursor: Option<String>,
 }
 
@@ -70,9 +71,9 @@ impl List {
                     ]
                 };
                 let headers = ["EXECUTION ID", "TYPE", "WORKFLOW ID", "STATE", "QUEUE", "STARTED", "CLOSED"];
-                output::table(headers, list.workflows.into_iter().map(row), "no workflows");
+                output::table(headers, list.workflows.into_iter().map(row), "no workflows")?;
                 if !list.next_page_token.is_empty() {
-                    eprintln!("more: --cursor {}", list.next_page_token);
+                    output::remark(format_args!("more: --cursor {}", list.next_page_token));
                 }
             }
         }

@@ -3,6 +3,7 @@
 use crate::cli::connection::Connection;
 use crate::cli::error::CliError;
 use crate::cli::input::{self, Run};
+use crate::cli::output;
 use clap::Args;
 use harvest_frontend::json;
 use harvest_proto::v1;
@@ -15,7 +16,7 @@ pub struct Query {
     #[command(flatten)]
     run: Run,
     /// The query's name.
-    #[arg(long)]
+    #[arg(long, value_parser = input::name)]
     name: String,
     /// Its argument, as JSON.
     #[arg(long, value_name = "JSON", conflicts_with = "args_file")]
@@ -37,7 +38,6 @@ impl Query {
             timeout_ms: input::millis(self.wait),
         };
         let reply = fleet.workflows(self.wait, request, |mut client, call| async move { client.query_workflow(call).await }).await?;
-        println!("{}", json::payload(reply.result).as_deref().map_or("null", |raw| raw.get()));
-        Ok(())
+        output::line(json::payload(reply.result).as_deref().map_or("null", |raw| raw.get()))
     }
 }

@@ -41,13 +41,12 @@ pub(super) async fn show(fleet: &Connection, workflow: v1::WorkflowRef, mut left
         }
     };
     let (state, message) = (reply.state.clone(), reply.failure.as_ref().map(|failure| output::printable(&failure.message)));
-    match fleet.output {
-        Output::Json => output::json(&ResultJson::from(reply))?,
-        Output::Table if state == Status::Completed.as_str() => {
-            let output = json::payload(reply.output);
-            println!("{}", output.as_deref().map_or("null", |raw| raw.get()));
-        }
-        Output::Table => {}
-    }
-    if state == Status::Completed.as_str() { Ok(()) } else { Err(CliError::Unsuccessful { state, message }) }
+    let completed = state == Status::Completed.as_str();
+    let shown = match fleet.output {
+        Output::Json => output::json(&ResultJson::from(reply)),
+        Output::Table if completed => output::line(json::payload(reply.output).as_deref().map_or("null", |raw| raw.get())),
+        Output::Table => Ok(()),
+    };
+    // How the workflow ended is worth more than whether somebody still reads.
+    if completed { shown } else { Err(CliError::Unsuccessful { state, message }) }
 }

@@ -16,7 +16,7 @@ pub struct Signal {
     #[command(flatten)]
     run: Run,
     /// The signal's name.
-    #[arg(long)]
+    #[arg(long, value_parser = input::name)]
     name: String,
     /// What it brings, as JSON.
     #[arg(long, value_name = "JSON", conflicts_with = "payload_file")]
@@ -25,7 +25,7 @@ pub struct Signal {
     #[arg(long, value_name = "FILE")]
     payload_file: Option<PathBuf>,
     /// Repeating a signal with the same request id sends it once.
-    #[arg(long)]
+    #[arg(long, value_parser = input::name)]
     request_id: Option<String>,
 }
 
@@ -40,8 +40,8 @@ impl Signal {
         let reply = fleet.workflows(Duration::ZERO, request, |mut client, call| async move { client.signal_workflow(call).await }).await?;
         match fleet.output {
             Output::Json => output::json(&json!({ "signal_delivered": reply.signal_delivered, "execution_id": reply.execution_id }))?,
-            Output::Table if reply.signal_delivered => println!("delivered to {}", reply.execution_id),
-            Output::Table => println!("{} had it already", reply.execution_id),
+            Output::Table if reply.signal_delivered => output::line(format_args!("delivered to {}", reply.execution_id))?,
+            Output::Table => output::line(format_args!("{} had it already", reply.execution_id))?,
         }
         Ok(())
     }

@@ -15,10 +15,10 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 pub struct Start {
     /// The workflow's type, as workers register it.
-    #[arg(value_name = "TYPE")]
+    #[arg(value_name = "TYPE", value_parser = input::name)]
     workflow_type: String,
     /// The business key; the server makes one up when it is not given.
-    #[arg(long, value_name = "WORKFLOW_ID")]
+    #[arg(long, value_name = "WORKFLOW_ID", value_parser = input::name)]
     id: Option<String>,
     /// The argument, as JSON.
     #[arg(long, value_name = "JSON", conflicts_with = "input_file")]
@@ -27,10 +27,10 @@ pub struct Start {
     #[arg(long, value_name = "FILE")]
     input_file: Option<PathBuf>,
     /// Where its tasks wait.
-    #[arg(long, default_value = "default")]
+    #[arg(long, value_parser = input::name, default_value = "default")]
     queue: String,
     /// Repeating a start with the same request id repeats its answer.
-    #[arg(long)]
+    #[arg(long, value_parser = input::name)]
     request_id: Option<String>,
     /// How long the run may take, e.g. 1h.
     #[arg(long, value_name = "SPAN", value_parser = input::span)]
@@ -59,7 +59,7 @@ impl Start {
         };
         let reply = fleet.workflows(Duration::ZERO, request, |mut client, call| async move { client.start_workflow(call).await }).await?;
         for warning in &reply.warnings {
-            eprintln!("warning: {}", output::printable(warning));
+            output::remark(format_args!("warning: {}", output::printable(warning)));
         }
         let workflow = v1::WorkflowRef { namespace: fleet.namespace.clone(), execution_id: reply.execution_id.clone(), ..Default::default() };
         if self.wait {
@@ -73,7 +73,7 @@ impl Start {
                 ("Type", reply.workflow_type),
                 ("State", reply.state),
                 ("Started", if reply.started_fresh { "now".to_owned() } else { "before".to_owned() }),
-            ]),
+            ])?,
         }
         Ok(())
     }
