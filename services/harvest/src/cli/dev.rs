@@ -12,7 +12,7 @@ use harvest_persistence::postgres::{PgOptions, PgStore, migrate};
 use harvest_persistence::store::ShardStore;
 use harvest_runtime::config::{Settings, load};
 use harvest_runtime::{Clock, Health, IdSource, Shutdown, SystemClock, SystemIds, crash, telemetry};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +70,7 @@ impl Dev {
                 bail!("{flag} {address}: `harvest dev` has no authentication and listens on loopback only (127.0.0.1 or [::1])");
             }
         }
+        self.check_ports()?;
         telemetry::init();
         crash::arm_from_environment()?;
         let shutdown = Shutdown::on_signals()?;
@@ -78,6 +79,15 @@ impl Dev {
         shutdown.begin();
         shutdown.drain(DRAIN_TIMEOUT).await;
         result
+    }
+
+    /// A taken port is an error before anything is begun: the frontend, which binds them for good, is the last service to start.
+    fn check_ports(&self) -> anyhow::Result<()> {
+        let bind = |flag, address: SocketAddr| TcpListener::bind(address).with_context(|| format!("{flag}: cannot listen on {address}"));
+        // Both at once: they must not be the same.
+        let held = (bind("--grpc-listen", self.grpc_listen)?, bind("--http-listen", self.http_listen)?);
+        drop(held);
+        Ok(())
     }
 
     async fn parts(&self, shutdown: CancellationToken) -> anyhow::Result<Parts> {
@@ -191,8 +201,9 @@ fn settings<C: Settings>(overrides: &[(&str, String)]) -> anyhow::Result<C> {
         ("HARVEST_FLEET", "dev"),
         ("HARVEST_GRPC_LISTEN", "127.0.0.1:0"),
         ("HARVEST_HTTP_LISTEN", "127.0.0.1:0"),
-        ("HARVEST_DATABASE_URL", "unused: the store is handed in"),
-        ("HARVEST_REDIS_URL", "unused: the bus is handed in"),
+        // Required, but not used: store and bus are handed in.
+        ("HARVEST_DATABASE_URL", "postgres://unused"),
+        ("HARVEST_REDIS_URL", "redis://unused"),
     ];
     let environment = common.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
     let overrides = overrides.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
@@ -240,5 +251,31 @@ fn outcome(ended: Option<Result<(&'static str, anyhow::Result<()>), tokio::task:
         Some(Ok((name, Err(error)))) => Err(error.context(format!("{name} ended by an error"))),
         Some(Err(error)) => Err(error.into()),
         None => bail!("no service was started"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dev(grpc_listen: SocketAddr, http_listen: SocketAddr) -> Dev {
+        Dev { store: PathBuf::new(), memory: true, postgres: None, redis: None, grpc_listen, http_listen, shards: 1 }
+    }
+
+    #[test]
+    fn a_taken_port_is_refused_before_anything_begins() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (taken, free) = (listener.local_addr().unwrap(), "127.0.0.1:0".parse().unwrap());
+        dev(free, free).check_ports().unwrap();
+        for (dev, flag) in [(dev(taken, free), "--grpc-listen"), (dev(free, taken), "--http-listen")] {
+            let refused = dev.check_ports().unwrap_err();
+            assert_eq!(refused.to_string(), format!("{flag}: cannot listen on {taken}"));
+        }
+    }
+
+    #[test]
+    fn two_servers_cannot_have_one_port() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!(dev(free, free).check_ports().unwrap_err().to_string().starts_with("--http-listen"));
     }
 }
