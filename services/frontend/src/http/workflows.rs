@@ -45,17 +45,19 @@ pub(super) async fn start(State(edge): Shared, headers: HeaderMap, mut parts: Pa
 
 pub(super) async fn list(State(edge): Shared, headers: HeaderMap, uri: Uri) -> Answer {
     let mut parameters = Parameters::read(&uri)?;
-    let limit = parameters.number("limit")?;
+    let (limit, page_size) = (parameters.number("limit")?, parameters.number("page_size")?);
+    let size_name = if page_size.is_none() { "limit" } else { "page_size" };
     let request = v1::ListWorkflowsRequest {
         namespace: paths::namespace(&headers)?,
         state: parameters.text("state"),
         workflow_type: parameters.text("workflow_name"),
         workflow_id: parameters.text("workflow_id"),
-        page_size: parameters.number("page_size")?.or(limit).unwrap_or(0),
+        page_size: page_size.or(limit).unwrap_or(0),
         page_token: parameters.text("cursor"),
     };
     parameters.finish()?;
-    let reply = api::list_workflows::list_workflows(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;
+    let reply = api::list_workflows::list_workflows(&edge, request, edge.deadline()).await;
+    let reply = reply.map_err(|error| fail::renamed(error, &[("page_size", size_name)]))?;
     Ok(show::json(StatusCode::OK, &ListJson::from(reply)))
 }
 

@@ -149,6 +149,7 @@ async fn unknown_types_routes_methods_and_ids_say_what_is_wrong() {
     let cursor = get(&fleet, "/workflows?cursor=x").await.body;
     assert_eq!((&cursor["field"], &cursor["error"]), (&json!("cursor"), &json!("cursor does not decode: it is not the next_cursor of an earlier page")));
     assert_eq!(get(&fleet, "/workflows?state=LOST").await.body["field"], "state");
+    assert_eq!(get(&fleet, "/workflows?limit=201").await.body["error"], "limit is 201; allowed are 1 to 200");
     assert_eq!(get(&fleet, "/workflows?page_size=201").await.body["error"], "page_size is 201; allowed are 1 to 200");
     fleet.history.refuse([Error::new(Reason::WorkflowNotFound, "there is no such workflow run")]);
     assert_eq!(get(&fleet, &path("")).await.status, 404);

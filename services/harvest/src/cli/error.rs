@@ -6,7 +6,7 @@ use serde_json::json;
 use std::io::ErrorKind;
 
 /// Fields of the protocol, and the options that set them.
-const OPTIONS: [(&str, &str); 16] = [
+const OPTIONS: [(&str, &str); 17] = [
     ("namespace", "--namespace"),
     ("execution_id", "EXECUTION_ID"),
     ("workflow_type", "TYPE"),
@@ -22,6 +22,7 @@ const OPTIONS: [(&str, &str); 16] = [
     ("wait_ms", "--wait"),
     ("timeout_ms", "--wait"),
     ("page_token", "--cursor"),
+    ("from_event_id", "--from"),
     ("max_workflow_execution_timeout_ms", "--max-workflow-execution-timeout"),
 ];
 
