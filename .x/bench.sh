@@ -19,7 +19,7 @@ bench_profile() { # the folder of the build: HARVEST_BENCH_PROFILE=debug saves t
   case ${HARVEST_BENCH_PROFILE:-release} in
     release)
       say "building with optimisations (the first time takes about ten minutes; then less)" >&2
-      cargo build --workspace --bins --release --quiet || die "the build failed"
+      cargo build --workspace --exclude harvest-integration-tests --bins --release --quiet || die "the build failed"
       ;;
     debug)
       warn "a debug build: counts are right, times and CPU are not"

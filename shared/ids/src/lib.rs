@@ -10,6 +10,6 @@ pub mod text;
 pub mod time;
 
 pub use execution_id::{ExecutionId, ExecutionIdError};
-pub use numbers::{ActivityId, Attempt, Epoch, EventId, ShardId, Slot, SLOT_COUNT};
+pub use numbers::{ActivityId, Attempt, Epoch, EventId, SLOT_COUNT, ShardId, Slot};
 pub use text::{ActivityType, Encoding, Namespace, QueryName, RequestId, SignalName, TaskQueue, TextError, TimerName, WorkerId, WorkflowId, WorkflowType};
 pub use time::{DurationError, DurationMs, Timestamp};
