@@ -4,6 +4,7 @@ use super::faulty::Fate;
 use super::stage::{Stage, finish, input, key, start, started};
 use crate::shard::operation::{Answer, Operation, Refusal, Target};
 use futures::future::join_all;
+use harvest_runtime::Clock as _;
 use harvest_workflow_core::decision::Reject;
 use harvest_workflow_core::input::Input;
 
@@ -23,6 +24,20 @@ async fn reads_and_refusals_on_clean_runs_share_one_look_at_the_epoch() {
     assert!(refused.iter().all(|answer| matches!(answer, Err(Refusal::Reject(Reject::Closed { .. })))));
     assert!((1..=3).contains(&(owner.faults.epoch_reads() - looks)), "{} looks", owner.faults.epoch_reads() - looks);
     assert_eq!(owner.faults.commits(), commits);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_timeout_of_a_task_that_was_answered_in_time_costs_nothing() {
+    let stage = Stage::new(1).await;
+    let owner = stage.open(0).await;
+    owner.start("a").await;
+    let task = stage.workflow_task(&owner, "w").await;
+    owner.complete(&task, vec![finish()]).await.unwrap();
+    stage.rest().await;
+    let (looks, commits, loads) = (owner.faults.epoch_reads(), owner.faults.commits(), owner.faults.loads());
+    stage.clock.sleep(std::time::Duration::from_secs(60)).await;
+    stage.rest().await;
+    assert_eq!((owner.faults.epoch_reads(), owner.faults.commits(), owner.faults.loads()), (looks, commits, loads));
 }
 
 #[tokio::test(start_paused = true)]
