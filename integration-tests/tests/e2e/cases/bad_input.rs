@@ -87,9 +87,9 @@ async fn http_on_a_run(world: &World, execution_id: &str) -> anyhow::Result<()> 
     let large = json!({"payload": "s".repeat(256 * 1024)});
     refused("a signal that is too large", &api.post(&format!("/workflows/{execution_id}/signal/word"), &large).await?, 413, "payload");
     let long = format!("/workflows/{execution_id}/signal/{}", "n".repeat(LONG));
-    refused("a signal name that is too long", &api.post(&long, &json!({})).await?, 400, "signal_name");
+    refused("a signal name that is too long", &api.post(&long, &json!({})).await?, 400, "signal");
     let nul = format!("/workflows/{execution_id}/signal/a%00b");
-    refused("U+0000 in a signal name", &api.post(&nul, &json!({})).await?, 400, "signal_name");
+    refused("U+0000 in a signal name", &api.post(&nul, &json!({})).await?, 400, "signal");
     let reason = json!({"reason": "r".repeat(1025)});
     for verb in ["cancel", "terminate"] {
         let answer = api.post(&format!("/workflows/{execution_id}/{verb}"), &reason).await?;
