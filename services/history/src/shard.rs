@@ -3,7 +3,7 @@
 //! The loop takes operations, loads the runs they are for, lets the pure core decide in memory and adds what it decided to the open
 //! batch. While one batch is with the store the next fills, so one commit serves all decisions that arrived meanwhile, and a lone
 //! decision waits for nobody. No answer leaves before the batch that it rides has committed; answers that changed nothing wait for a
-//! look at the epoch instead. Read [`actor`] for the loop, [`decide`] for what an operation does, [`commit`] for what happens when a
+//! look at the epoch instead. Read `actor` for the loop, `decide` for what an operation does, `commit` for what happens when a
 //! batch comes back.
 
 pub mod actor;
