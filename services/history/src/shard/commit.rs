@@ -204,6 +204,9 @@ impl Actor {
             }
             if sealed.closed {
                 self.answer_waiters(sealed.execution_id);
+                if let Some(run) = self.cache.peek_mut(sealed.execution_id) {
+                    run.forget_events();
+                }
             }
             self.release_queries(sealed.execution_id);
         }

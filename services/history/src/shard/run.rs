@@ -125,6 +125,12 @@ impl Run {
         &self.unsaved
     }
 
+    /// Forgets the newest events: the run has ended, and who wants them reads the store.
+    pub(crate) fn forget_events(&mut self) {
+        self.tail = VecDeque::new();
+        self.tail_bytes = 0;
+    }
+
     /// Whether there are records in no sealed batch.
     pub(crate) fn has_unsaved(&self) -> bool {
         !self.unsaved.is_empty()
