@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Hangs at its first `hangs` attempts.
-#[activity(start_to_close = "400ms", retry = RetryPolicy::fixed(2, Duration::from_millis(20)))]
+#[activity(start_to_close = "2s", retry = RetryPolicy::fixed(2, Duration::from_millis(20)))]
 async fn hanging(ctx: &ActivityContext, hangs: u32) -> Result<u32, ActivityFailure> {
     report(ctx, hangs, None).await?;
     if ctx.attempt() <= hangs {
@@ -63,7 +63,7 @@ pub async fn an_activity_that_nobody_takes_times_out_in_its_queue(world: Arc<Wor
 }
 
 /// Beats at its first attempt and falls silent; later attempts give what the one before said last.
-#[activity(start_to_close = "60s", heartbeat_timeout = "600ms", retry = RetryPolicy::fixed(2, Duration::from_millis(20)))]
+#[activity(start_to_close = "60s", heartbeat_timeout = "2s", retry = RetryPolicy::fixed(5, Duration::from_millis(20)))]
 async fn beating(ctx: &ActivityContext) -> Result<Option<u32>, ActivityFailure> {
     report(ctx, "beating", None).await?;
     if ctx.attempt() > 1 {
