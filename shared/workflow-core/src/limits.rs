@@ -21,6 +21,8 @@ pub struct Limits {
     pub max_request_ids: usize,
     /// Most unread signals that a run keeps.
     pub max_unread_signals: usize,
+    /// Most bytes of memory that details of heartbeats may bring a run to; they are in no history, so that nothing else bounds them.
+    pub max_state_bytes: u64,
     /// Panics of workflow code in a row after which the run fails with `HandlerPanic`.
     pub workflow_panic_max_attempts: u32,
     /// Fleet ceiling of a specified execution timeout.
@@ -38,6 +40,7 @@ impl Default for Limits {
             max_signal_bytes: 256 * 1024,
             max_request_ids: 10_000,
             max_unread_signals: 20_000,
+            max_state_bytes: 64 * 1024 * 1024,
             workflow_panic_max_attempts: 3,
             max_workflow_execution_timeout: None,
         }

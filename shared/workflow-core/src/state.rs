@@ -4,6 +4,7 @@
 //! here: of what has ended only enough remains to recognise a late reference to it.
 
 mod apply;
+mod memory;
 mod outcome;
 mod project;
 mod requests;
@@ -62,6 +63,8 @@ pub struct State {
     pub(crate) signals: BTreeMap<EventId, UnreadSignal>,
     pub(crate) cancel: Option<CancelRequest>,
     pub(crate) requests: RequestMemory,
+    /// Memory of activities, timers and signals; see `memory`.
+    pub(crate) item_bytes: usize,
 }
 
 impl State {

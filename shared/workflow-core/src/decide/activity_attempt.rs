@@ -86,6 +86,9 @@ pub(super) fn attempt_failed(
         (Some(delay), _) => {
             let delay = retry_after.map_or(delay, |asked| asked.min(RETRY_AFTER_CEILING).as_millis());
             let retry_at = plus_millis(emitter.at, delay);
+            // Kept for the next attempt to look at, and in no history: like details of heartbeats they must not make a run too large for memory.
+            let heavy = emitter.state.memory_bytes() > emitter.limits.max_state_bytes;
+            let failure = if heavy { Failure { details: None, ..failure } } else { failure };
             emitter.control(Control::ActivityAttemptFailed { at: emitter.at, activity_id, attempt, failure, retry_at });
         }
         (None, Some(timeout)) => {

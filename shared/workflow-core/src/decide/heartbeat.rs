@@ -15,6 +15,15 @@ pub(super) fn heartbeat(emitter: &mut Emitter<'_>, token: &TaskToken, worker_id:
     if let Some(details) = details {
         check_payload(details, emitter.limits)?;
     }
+    let activity = emitter.state.activity(answer.activity_id).expect("a current attempt has an open activity");
+    if let Some(details) = details {
+        let before = activity.heartbeat_details().map_or(0, Payload::len);
+        let grown = u64::try_from(details.len().saturating_sub(before)).unwrap_or(u64::MAX);
+        let (found, allowed) = (emitter.state.memory_bytes().saturating_add(grown), emitter.limits.max_state_bytes);
+        if grown > 0 && found > allowed {
+            return Err(Reject::Limit { limit: "max_state_bytes", found, allowed });
+        }
+    }
     adopt(emitter, &answer, token);
     let activity = emitter.state.activity(answer.activity_id).expect("a current attempt has an open activity");
     let cancel_requested = activity.is_cancel_requested();

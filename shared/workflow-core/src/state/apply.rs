@@ -1,6 +1,6 @@
 //! The one function that changes a state.
 
-use super::{CancelRequest, Closed, Outcome, State};
+use super::{CancelRequest, Closed, Outcome, State, memory};
 use crate::event::{Event, EventKind, WorkflowStarted};
 use crate::machine::activity::Activity;
 use crate::machine::child::Child;
@@ -34,7 +34,7 @@ impl State {
             EventKind::WorkflowStarted(started) => self.apply_started(started, id, at),
             EventKind::WorkflowTaskCompleted(task) => {
                 for signal in &task.consumed_signals {
-                    self.signals.remove(signal);
+                    self.item_bytes -= self.signals.remove(signal).as_ref().map_or(0, memory::signal);
                 }
                 self.deciding.completed(task.seen, at);
             }
@@ -49,7 +49,9 @@ impl State {
                 self.deciding.news(id, at);
             }
             EventKind::ActivityScheduled(spec) => {
-                self.activities.insert(id, Activity::new(spec, at));
+                let activity = Activity::new(spec, at);
+                self.item_bytes += memory::activity(&activity);
+                self.activities.insert(id, activity);
             }
             EventKind::ActivityCompleted { activity_id, .. }
             | EventKind::ActivityFailed { activity_id, .. }
@@ -61,6 +63,7 @@ impl State {
                 }
             }
             EventKind::TimerStarted { timer_id, duration } => {
+                self.item_bytes += memory::timer(timer_id);
                 self.timers.insert(id, Timer { name: timer_id.clone(), deadline: at.plus(*duration) });
             }
             EventKind::TimerFired { started, .. } => {
@@ -72,7 +75,9 @@ impl State {
                 if let Some(request_id) = request_id {
                     self.requests.remember(request_id, at);
                 }
-                self.signals.insert(id, UnreadSignal { name: name.clone(), payload: payload.clone(), request_id: request_id.clone() });
+                let signal = UnreadSignal { name: name.clone(), payload: payload.clone(), request_id: request_id.clone() };
+                self.item_bytes += memory::signal(&signal);
+                self.signals.insert(id, signal);
                 self.deciding.news(id, at);
             }
             EventKind::SideEffectRecorded { .. } | EventKind::MarkerRecorded { .. } => {}
@@ -147,12 +152,15 @@ impl State {
     fn on_activity(&mut self, at: Timestamp, id: ActivityId, change: impl FnOnce(&mut Activity)) {
         self.passed(at);
         if let Some(activity) = self.activities.get_mut(&id) {
+            self.item_bytes -= memory::activity(activity);
             change(activity);
+            self.item_bytes += memory::activity(activity);
         }
     }
 
     fn end_activity(&mut self, activity: ActivityId, event: EventId, at: Timestamp) {
-        if self.activities.remove(&activity).is_some() {
+        if let Some(ended) = self.activities.remove(&activity) {
+            self.item_bytes -= memory::activity(&ended);
             self.ended_activities.insert(activity);
         }
         self.deciding.news(event, at);
@@ -196,5 +204,6 @@ impl State {
         self.children.clear();
         self.awaited_children = 0;
         self.signals.clear();
+        self.item_bytes = 0;
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 pub struct RequestMemory {
     known: BTreeSet<RequestId>,
     order: VecDeque<(RequestId, Timestamp)>,
+    text_bytes: usize,
 }
 
 impl RequestMemory {
@@ -31,8 +32,14 @@ impl RequestMemory {
         self.order.iter()
     }
 
+    /// Bytes of all ids.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.text_bytes
+    }
+
     pub(crate) fn remember(&mut self, id: &RequestId, at: Timestamp) {
         if self.known.insert(id.clone()) {
+            self.text_bytes += id.as_str().len();
             self.order.push_back((id.clone(), at));
         }
     }
@@ -41,6 +48,7 @@ impl RequestMemory {
         for _ in 0..count {
             let Some((id, _)) = self.order.pop_front() else { return };
             self.known.remove(&id);
+            self.text_bytes -= id.as_str().len();
         }
     }
 }

@@ -293,3 +293,18 @@ fn a_decision_schedules_nothing_beyond_the_bounds() {
         assert!(matches!(run.refused(Input::CompleteWorkflowTask(Box::new(input))), Reject::BadCommand { index: 1, .. }));
     }
 }
+
+#[test]
+fn details_of_heartbeats_that_would_make_the_run_too_large_for_memory_are_refused() {
+    let (mut run, id) = with_options(|_| {});
+    run.limits.max_state_bytes = run.state.memory_bytes() + 1_000;
+    let token = run.run_activity(id);
+    let beat =
+        |bytes: usize| Input::Heartbeat { token: token.clone(), worker_id: token.dispatch.worker_id.clone(), details: Some(payload(&"7".repeat(bytes))) };
+    run.ok(beat(800));
+    assert!(matches!(run.decide(beat(1_900)), Err(Reject::Limit { limit: "max_state_bytes", .. })));
+    run.ok(beat(700));
+    run.ok(beat(800));
+    run.close_activity(&token, ActivityOutcome::Completed(payload("5"))).unwrap();
+    assert!(run.state.memory_bytes() < run.limits.max_state_bytes);
+}

@@ -30,6 +30,7 @@ fn small() -> Limits {
         max_signal_bytes: 30,
         max_request_ids: 8,
         max_unread_signals: 5,
+        max_state_bytes: 4_000,
         ..Limits::default()
     }
 }

@@ -141,6 +141,7 @@ impl Run {
                 let mut fold = before.clone();
                 decision.records.iter().for_each(|record| fold.apply(record));
                 assert_eq!(fold, self.state, "the records fold to the state: {input:?}");
+                assert_eq!(self.state.memory_bytes(), self.state.recounted_memory_bytes(), "what the state weighs is kept right: {input:?}");
                 check_touched(&before, &self.state, decision);
                 self.log.extend(decision.records.iter().cloned());
                 self.check_log();
