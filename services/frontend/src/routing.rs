@@ -5,9 +5,13 @@ use harvest_proto::internal::v1::history_service_client::HistoryServiceClient;
 use harvest_rpc::{Channels, Error, MAX_MESSAGE_BYTES, Reason, deadline, retry_until};
 use harvest_shards::{Directory, Owner};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
+
+/// A refusal that asks for a longer pause than this is the caller's to repeat.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// A client of a history process.
 pub(crate) type HistoryClient = HistoryServiceClient<Channel>;
@@ -48,8 +52,14 @@ impl Router {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let answer = retry_until(deadline, || self.attempt(slot, deadline, &make, &send)).await;
-        answer.map_err(|error| match error.reason {
+        let answer = retry_until(deadline, || async {
+            match self.attempt(slot, deadline, &make, &send).await {
+                // An owner that asks for a long pause has waited itself: its store is away, and the caller is told so.
+                Err(error) if error.retry_after.is_some_and(|pause| pause > LONGEST_PAUSE) => Ok(Err(error)),
+                answer => answer.map(Ok),
+            }
+        });
+        answer.await.and_then(|answer| answer).map_err(|error| match error.reason {
             // Who owns what is the fleet's own affair: for the caller the service is unavailable.
             Reason::ShardNotOwned => Error::unavailable(error.message),
             _ => error,

@@ -6,6 +6,10 @@ use harvest_proto::v1;
 use harvest_rpc::{Error, Reason};
 use harvest_wire::WireError;
 use harvest_workflow_core::decision::Reject;
+use std::time::Duration;
+
+/// When to ask a shard again whose store is away. Longer than a frontend waits between tries, so that it hands the refusal on.
+const STORE_AWAY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A malformed call.
 pub(crate) fn malformed(error: WireError) -> Error {
@@ -21,6 +25,10 @@ pub(crate) fn error(shard_id: ShardId, owner_address: Option<&str>, refusal: Ref
     match refusal {
         Refusal::NotOwner => Error::not_owned(shard_id, owner_address),
         Refusal::Unavailable(message) => Error::unavailable(format!("the store is unavailable: {message}")),
+        Refusal::StoreAway => Error {
+            retry_after: Some(STORE_AWAY_PAUSE),
+            ..Error::unavailable(format!("the store of shard {shard_id} is away; whether the call took effect is not known"))
+        },
         Refusal::Overloaded { limit } => Error::new(Reason::Overloaded, format!("shard {shard_id} has too much to do: {limit} reached")).with("limit", limit),
         Refusal::NotFound => Error::new(Reason::WorkflowNotFound, "there is no such workflow run"),
         Refusal::AlreadyExists { execution_id, status } => {

@@ -16,6 +16,7 @@ mod facts;
 mod liveness;
 pub mod neighbours;
 pub mod operation;
+mod outage;
 mod outbox;
 mod queries;
 mod ready;

@@ -108,6 +108,9 @@ pub struct LeaseKeeper {
     next_renew: Duration,
     next_read: Duration,
     renew_failing: bool,
+    acquire_failing: bool,
+    /// Shards that could not be opened at the last try.
+    open_failing: BTreeSet<ShardId>,
     done: mpsc::Receiver<Done>,
     done_sender: mpsc::Sender<Done>,
 }
@@ -137,6 +140,8 @@ impl LeaseKeeper {
             next_renew: Duration::ZERO,
             next_read: Duration::ZERO,
             renew_failing: false,
+            acquire_failing: false,
+            open_failing: BTreeSet::new(),
             done,
             done_sender,
         }
@@ -200,7 +205,10 @@ impl LeaseKeeper {
         let lost: Vec<ShardId> = self.held.keys().filter(|shard| !renewed.contains(shard)).copied().collect();
         for shard in lost {
             match self.held.get(&shard) {
-                Some(Held::Failed(_)) => _ = self.held.remove(&shard),
+                Some(Held::Failed(_)) => {
+                    self.held.remove(&shard);
+                    self.open_failing.remove(&shard);
+                }
                 Some(Held::Open | Held::Closing(_)) => {
                     tracing::warn!(%shard, "lease lost: another process took it after it had expired");
                     self.close(shard, Held::Dropping);
@@ -240,12 +248,15 @@ impl LeaseKeeper {
         for shard in acquire.into_iter().filter(|shard| !self.held.contains_key(shard)).collect::<Vec<_>>() {
             match self.store.acquire_lease(shard, &self.me.process_id, &self.me.address, millis(self.options.ttl)).await {
                 Ok(true) => {
+                    self.acquire_failing = false;
                     tracing::info!(%shard, "lease acquired");
                     self.open(shard);
                 }
                 Ok(false) => refused = true,
                 Err(error) => {
-                    tracing::warn!(%shard, %error, "lease cannot be acquired");
+                    if !std::mem::replace(&mut self.acquire_failing, true) {
+                        tracing::warn!(%shard, %error, "lease cannot be acquired");
+                    }
                     break;
                 }
             }
@@ -349,12 +360,17 @@ impl LeaseKeeper {
     async fn on_done(&mut self, done: Done) {
         match done {
             Done::Opened(shard, Ok(())) => {
+                if self.open_failing.remove(&shard) {
+                    tracing::info!(%shard, "shard is open at last");
+                }
                 if self.held.get(&shard) == Some(&Held::Opening) {
                     self.held.insert(shard, Held::Open);
                 }
             }
             Done::Opened(shard, Err(error)) => {
-                tracing::warn!(%shard, %error, "shard cannot be opened");
+                if self.open_failing.insert(shard) {
+                    tracing::warn!(%shard, %error, "shard cannot be opened; it is tried again");
+                }
                 if self.held.get(&shard) == Some(&Held::Opening) {
                     self.held.insert(shard, Held::Failed(self.clock.monotonic() + self.options.open_retry));
                 }

@@ -1,7 +1,7 @@
 //! The timer scanner says that something may be due.
 
 use super::{Api, execution_id};
-use crate::shard::operation::{Operation, Target};
+use crate::shard::operation::{Operation, Refusal, Target};
 use harvest_ids::ShardId;
 use harvest_proto::internal::v1::{FireTimersCall, FireTimersReply};
 use harvest_rpc::Error;
@@ -18,7 +18,7 @@ pub(super) async fn fire_timers(api: &Api, call: FireTimersCall) -> Result<FireT
     }
     // A run that is gone or closed owes nothing; what matters is that the shard is ours and has taken them all.
     for answer in answers {
-        if let Ok(Err(refusal @ (crate::shard::operation::Refusal::NotOwner | crate::shard::operation::Refusal::Unavailable(_)))) = answer.await {
+        if let Ok(Err(refusal @ (Refusal::NotOwner | Refusal::Unavailable(_) | Refusal::StoreAway))) = answer.await {
             return Err(api.error(shard_id, refusal));
         }
     }

@@ -6,6 +6,7 @@ use super::commit::LostStart;
 use super::liveness::{Liveness, SWEEP_EVERY};
 use super::neighbours::Neighbours;
 use super::operation::{BusinessKey, Refusal};
+use super::outage::{Health, PATIENCE, pauses};
 use super::outbox::Outbox;
 use super::queries::Queries;
 use super::ready::{QueueKey, Ready};
@@ -78,7 +79,8 @@ impl Default for Tuning {
 pub(crate) enum Happening {
     Committed(Box<dyn ShardWriter>, Result<(), CommitError>),
     Settled(Option<Fence>),
-    Reopened(Box<dyn ShardWriter>),
+    Reopened(Epoch, Box<dyn ShardWriter>),
+    Backlog(Result<Vec<BacklogQueue>, StoreError>),
     Loaded(ExecutionId, Result<Option<Box<StoredRun>>, StoreError>),
     Found(BusinessKey, Result<Option<(ExecutionId, Status)>, StoreError>),
     Checked(Vec<Riding>, Result<Epoch, StoreError>),
@@ -117,6 +119,7 @@ pub(crate) struct Actor {
     pub(crate) checking: bool,
     /// The outcome of a commit is being settled, which raises our own epoch.
     pub(crate) settling: bool,
+    pub(crate) health: Health,
     pub(crate) waiters: BTreeMap<ExecutionId, Vec<Envelope>>,
     pub(crate) waiting_results: usize,
     pub(crate) ready: Ready,
@@ -184,6 +187,7 @@ pub async fn open(shard_id: ShardId, deps: ShardDeps) -> Result<(ShardHandle, St
         clean: Vec::new(),
         checking: false,
         settling: false,
+        health: Health::default(),
         waiters: BTreeMap::new(),
         waiting_results: 0,
         ready: Ready::default(),
@@ -241,7 +245,8 @@ impl Actor {
         let mut next_sweep = clock.monotonic() + SWEEP_EVERY;
         loop {
             self.advance();
-            if self.lost || (self.stopping && self.is_idle()) {
+            // A store that is away takes nothing: what is not in it nobody was promised.
+            if self.lost || (self.stopping && (self.is_idle() || self.health.is_away())) {
                 break;
             }
             let accepts = !self.stopping && self.accepts();
@@ -261,7 +266,7 @@ impl Actor {
                     Ok(()) => self.configure(config.borrow_and_update().clone()),
                     Err(_) => config_lives = false,
                 },
-                () = clock.sleep(nap) => {}
+                () = clock.sleep(nap) => self.lose_patience(),
             }
             self.wake_volatile();
             let now = clock.monotonic();
@@ -287,7 +292,7 @@ impl Actor {
 
     fn accepts(&self) -> bool {
         let waiting = self.parked + self.clean.len() + self.in_flight.as_ref().map_or(0, |in_flight| in_flight.riding.len());
-        self.solo.is_empty() && self.resumed.is_empty() && !self.open.is_full() && waiting < MAX_PARKED
+        self.health.is_away() || (self.solo.is_empty() && self.resumed.is_empty() && !self.open.is_full() && waiting < MAX_PARKED)
     }
 
     fn is_idle(&self) -> bool {
@@ -297,13 +302,14 @@ impl Actor {
 
     fn nap(&self, next_sweep: Duration) -> Duration {
         let now = self.deps.clock.monotonic();
-        let volatile = self.volatile.first().map(|(at, _)| at.since(self.deps.clock.now()));
+        let volatile = self.volatile.first().filter(|_| !self.health.is_away()).map(|(at, _)| at.since(self.deps.clock.now()));
         let delivery = self.outbox.next_try(now).map(|at| at.saturating_sub(now));
-        [volatile, delivery].into_iter().flatten().fold(next_sweep.saturating_sub(now), Duration::min)
+        [volatile, delivery, self.patience_left(now)].into_iter().flatten().fold(next_sweep.saturating_sub(now), Duration::min)
     }
 
     /// Starts whatever can be started: the next batch, epoch checks, offers, deliveries, pages.
     fn advance(&mut self) {
+        self.refuse_while_away();
         self.next_solo();
         self.resume();
         if self.stopping {
@@ -315,7 +321,9 @@ impl Actor {
         self.make_room();
         self.check_epoch();
         self.pay_acknowledgement();
-        self.offer();
+        if !self.health.is_away() {
+            self.offer();
+        }
         self.deliver();
     }
 
@@ -370,15 +378,19 @@ impl Actor {
         let riding = std::mem::take(&mut self.clean);
         let (store, clock, shard_id) = (self.deps.store.clone(), self.deps.clock.clone(), self.shard_id);
         self.spawn(async move {
-            let mut tries = 0;
-            loop {
-                match store.epoch(shard_id).await {
-                    Err(StoreError::Unavailable(_)) if tries < 20 => {
-                        tries += 1;
-                        clock.sleep(Duration::from_millis(200)).await;
+            let read = async {
+                let mut pauses = pauses();
+                loop {
+                    match store.epoch(shard_id).await {
+                        Err(StoreError::Unavailable(_)) => clock.sleep(pauses.next().unwrap_or_default()).await,
+                        answer => return answer,
                     }
-                    answer => return Happening::Checked(riding, answer),
                 }
+            };
+            tokio::select! {
+                biased;
+                answer = read => Happening::Checked(riding, answer),
+                () = clock.sleep(PATIENCE) => Happening::Checked(riding, Err(StoreError::Unavailable("the epoch cannot be read".into()))),
             }
         });
     }
@@ -393,6 +405,10 @@ impl Actor {
             Ok(_) => {
                 self.refuse(riding, &Refusal::NotOwner);
                 self.lose();
+            }
+            Err(StoreError::Unavailable(why)) => {
+                self.clean.extend(riding);
+                self.go_away(&why);
             }
             Err(error) => self.refuse(riding, &Refusal::Unavailable(error.to_string())),
         }

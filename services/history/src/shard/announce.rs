@@ -38,7 +38,7 @@ impl Said {
             Ok(Answer::Decided { cancel_requested, .. }) => self.accepted(token, cancel_requested),
             Err(Refusal::Reject(reject)) => self.rejected(token, &reject),
             Err(Refusal::NotFound) => self.lost.push(token),
-            Err(refusal @ (Refusal::NotOwner | Refusal::Unavailable(_) | Refusal::Overloaded { .. })) => return Err(refusal),
+            Err(refusal @ (Refusal::NotOwner | Refusal::Unavailable(_) | Refusal::StoreAway | Refusal::Overloaded { .. })) => return Err(refusal),
             // Nothing is said of this one; the session's other attempts must not suffer.
             Ok(_) | Err(_) => tracing::debug!(run = %token.execution_id, "an announced attempt could not be looked at"),
         }

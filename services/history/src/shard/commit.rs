@@ -3,6 +3,7 @@
 use super::actor::{Actor, Happening, NEAR, PAGE};
 use super::batch::{InFlight, MAX_DECISIONS, OpenBatch, Riding, respond};
 use super::operation::{Answer, Operation, Refusal};
+use super::outage::pauses;
 use harvest_ids::{ActivityId, Epoch, ExecutionId, Timestamp};
 use harvest_persistence::batch::{Batch, BatchId};
 use harvest_persistence::error::{CommitError, StoreError};
@@ -11,10 +12,6 @@ use harvest_runtime::{crash, metrics};
 use harvest_workflow_core::input::Input;
 use harvest_workflow_core::record::{Control, Dispatch, Record, WorkflowTaskFailure};
 use std::collections::BTreeSet;
-use std::time::Duration;
-
-/// Between two tries to reach a store that is away.
-const TRY_AGAIN: Duration = Duration::from_millis(200);
 
 impl Actor {
     /// Seals and sends the open batch when none is with the store.
@@ -35,6 +32,7 @@ impl Actor {
             }
         }
         self.in_flight = Some(InFlight { id, batch, sealed, riding });
+        self.health.sent(self.deps.clock.monotonic());
         crash::point("history.before_send");
         self.commit(writer);
     }
@@ -63,9 +61,16 @@ impl Actor {
         match happening {
             Happening::Committed(writer, outcome) => self.commit_returned(writer, outcome),
             Happening::Settled(fence) => self.settled(fence),
-            Happening::Reopened(writer) => self.reopened(writer),
-            Happening::Loaded(id, stored) => self.loaded(id, stored),
-            Happening::Found(key, found) => self.found(key, found),
+            Happening::Reopened(epoch, writer) => self.reopened(epoch, writer),
+            Happening::Backlog(found) => self.backlog_read(found),
+            Happening::Loaded(id, stored) => {
+                self.note_read(&stored);
+                self.loaded(id, stored);
+            }
+            Happening::Found(key, found) => {
+                self.note_read(&found);
+                self.found(key, found);
+            }
             Happening::Checked(riding, epoch) => self.checked(riding, epoch),
             Happening::Delivered(target, success) => {
                 let done = self.outbox.delivered(target, success, self.deps.clock.monotonic());
@@ -93,8 +98,15 @@ impl Actor {
         }
     }
 
-    fn page_or_warn<T>(&self, page: Result<Vec<T>, StoreError>) -> Option<Vec<T>> {
-        page.inspect_err(|error| tracing::warn!(shard = self.shard_id.0, %error, "a page of pending work cannot be read; it is tried again")).ok()
+    fn page_or_warn<T>(&mut self, page: Result<Vec<T>, StoreError>) -> Option<Vec<T>> {
+        self.note_read(&page);
+        let news = self.health.page_read(page.is_err());
+        if let Err(error) = &page
+            && news
+        {
+            tracing::warn!(shard = self.shard_id.0, %error, "a page of pending work cannot be read; it is tried again");
+        }
+        page.ok()
     }
 
     fn commit_returned(&mut self, writer: Box<dyn ShardWriter>, outcome: Result<(), CommitError>) {
@@ -103,35 +115,43 @@ impl Actor {
                 self.writer = Some(writer);
                 crash::point("history.committed");
                 self.release_batch();
+                self.answered();
             }
             Err(CommitError::ShardLost) => self.lose(),
             Err(CommitError::Poisoned(message)) => {
                 self.writer = Some(writer);
-                self.poisoned(&message);
+                if !self.health.is_away() {
+                    self.poisoned(&message);
+                }
+                self.answered();
             }
-            Err(CommitError::Unavailable(error)) => {
-                tracing::warn!(shard = self.shard_id.0, %error, "the store is unavailable; the batch is sent again");
-                self.reopen();
-            }
-            Err(CommitError::Unknown(error)) => {
-                tracing::warn!(shard = self.shard_id.0, %error, "the outcome of a commit is unknown; it is being settled");
-                self.settle();
-            }
+            Err(CommitError::Unavailable(error)) => self.batch_failed(&error, false),
+            Err(CommitError::Unknown(error)) => self.batch_failed(&error, true),
         }
     }
 
+    /// The store has answered a commit. If its callers have been refused meanwhile, what they asked for is not in memory any more.
+    fn answered(&mut self) {
+        if self.health.is_away() {
+            self.forget_undurable();
+            self.returned();
+        }
+        self.store_answered();
+    }
+
     /// Finds out whether the batch in flight has landed, by raising the epoch: that waits for the old statement.
-    fn settle(&mut self) {
-        let Some(in_flight) = &self.in_flight else { return };
+    pub(crate) fn settle(&mut self) {
         self.settling = true;
-        let (store, clock, id) = (self.deps.store.clone(), self.deps.clock.clone(), in_flight.id);
+        let (store, clock) = (self.deps.store.clone(), self.deps.clock.clone());
+        let id = BatchId { shard_id: self.shard_id, epoch: self.epoch, batch_seq: self.sealed_batch() };
         self.spawn(async move {
+            let mut pauses = pauses();
             loop {
                 match store.settle(id).await {
                     Ok(fence) => return Happening::Settled(fence),
                     Err(error) => {
                         tracing::debug!(shard = id.shard_id.0, %error, "settling is tried again");
-                        clock.sleep(TRY_AGAIN).await;
+                        clock.sleep(pauses.next().unwrap_or_default()).await;
                     }
                 }
             }
@@ -139,41 +159,57 @@ impl Actor {
     }
 
     fn settled(&mut self, fence: Option<Fence>) {
-        let (Some(fence), Some(in_flight)) = (fence, &mut self.in_flight) else {
+        let Some(fence) = fence else {
             self.lose();
             return;
         };
         self.settling = false;
         self.epoch = fence.epoch;
-        in_flight.id.epoch = fence.epoch;
-        let landed = fence.batch_seq == in_flight.id.batch_seq;
+        let landed = self.in_flight.as_mut().map(|in_flight| {
+            in_flight.id.epoch = fence.epoch;
+            fence.batch_seq == in_flight.id.batch_seq
+        });
         tracing::info!(shard = self.shard_id.0, epoch = fence.epoch.0, landed, "the outcome of the commit is settled");
         self.owed_acknowledgement = Some((self.owed_acknowledgement.map_or(0, |(after, _)| after), self.config.version));
-        if landed {
+        if landed == Some(true) {
             self.release_batch();
+        }
+        if self.health.is_away() {
+            self.forget_undurable();
+        } else if landed == Some(true) {
+            self.store_answered();
         }
         self.reopen();
     }
 
     /// Opens a new writer; a batch that is still in flight is then sent (again).
-    fn reopen(&mut self) {
+    pub(crate) fn reopen(&mut self) {
         let (store, clock, shard_id, epoch) = (self.deps.store.clone(), self.deps.clock.clone(), self.shard_id, self.epoch);
         self.spawn(async move {
+            let mut pauses = pauses();
             loop {
-                clock.sleep(TRY_AGAIN).await;
+                clock.sleep(pauses.next().unwrap_or_default()).await;
                 match store.open_writer(shard_id, epoch).await {
-                    Ok(writer) => return Happening::Reopened(writer),
+                    Ok(writer) => return Happening::Reopened(epoch, writer),
                     Err(error) => tracing::debug!(shard = shard_id.0, %error, "opening a writer is tried again"),
                 }
             }
         });
     }
 
-    fn reopened(&mut self, writer: Box<dyn ShardWriter>) {
-        if self.in_flight.is_some() {
-            self.commit(writer);
-        } else {
-            self.writer = Some(writer);
+    fn reopened(&mut self, epoch: Epoch, writer: Box<dyn ShardWriter>) {
+        if self.settling || epoch != self.epoch {
+            return; // the epoch is being raised, or has been: another writer follows
+        }
+        match (self.health.is_away(), self.in_flight.is_some()) {
+            (false, true) => self.commit(writer),
+            (false, false) => self.writer = Some(writer),
+            // Callers have been refused while it was being opened: the batch is not for them any more.
+            (true, true) => self.settle(),
+            (true, false) => {
+                self.writer = Some(writer);
+                self.returned();
+            }
         }
     }
 
@@ -235,7 +271,9 @@ impl Actor {
     fn poisoned(&mut self, message: &str) {
         let Some(in_flight) = self.in_flight.take() else { return };
         let open = std::mem::take(&mut self.open);
-        self.undo(&in_flight, &open);
+        // A start whose answer rides was told nobody: the task is taken again when the taking is decided again.
+        let untold = in_flight.riding.iter().chain(&open.riding).flat_map(dispatches_of).collect();
+        self.undo(BTreeSet::new(), Some(&in_flight), &open, &untold);
         self.open.delivered = open.delivered;
         let mut again = in_flight.riding;
         if again.len() > 1 {
@@ -258,16 +296,16 @@ impl Actor {
         self.solo.extend(undecided.into_iter().map(|(_, envelope)| envelope));
     }
 
-    /// Runs of two batches are read again; which of their tasks workers have is not forgotten.
-    fn undo(&mut self, in_flight: &InFlight, open: &OpenBatch) {
-        // A start whose answer rides was told nobody: the task is taken again when the taking is decided again.
-        let untold: BTreeSet<(Epoch, u64)> = in_flight.riding.iter().chain(&open.riding).filter_map(dispatch_of).collect();
+    /// Runs of two batches, and these, are read again; which of their tasks workers have is not forgotten. `untold` are dispatches that no
+    /// worker has heard of.
+    pub(crate) fn undo(&mut self, mut runs: BTreeSet<ExecutionId>, in_flight: Option<&InFlight>, open: &OpenBatch, untold: &BTreeSet<(Epoch, u64)>) {
         let mut starts: Vec<(ExecutionId, LostStart)> = Vec::new();
-        for row in &in_flight.batch.history {
+        for row in in_flight.iter().flat_map(|in_flight| &in_flight.batch.history) {
             let records = harvest_wire::records::decode(&row.records).expect("what was encoded here decodes");
             starts.extend(records.iter().filter_map(start_of).map(|start| (row.execution_id, start)));
         }
-        let runs: BTreeSet<ExecutionId> = in_flight.sealed.iter().map(|sealed| sealed.execution_id).chain(open.touched.iter().copied()).collect();
+        runs.extend(in_flight.iter().flat_map(|in_flight| &in_flight.sealed).map(|sealed| sealed.execution_id));
+        runs.extend(&open.touched);
         for id in runs {
             let unsaved = self.cache.peek(id).map(|run| run.unsaved()).unwrap_or_default();
             starts.extend(unsaved.iter().filter_map(start_of).map(|start| (id, start)));
@@ -346,11 +384,12 @@ fn start_of(record: &Record) -> Option<LostStart> {
     }
 }
 
-fn dispatch_of(riding: &Riding) -> Option<(Epoch, u64)> {
-    let token = match riding.answer.as_ref().ok()? {
-        Answer::WorkflowTask(task) => &task.token,
-        Answer::ActivityTask(task) => &task.token,
-        _ => return None,
-    };
-    Some((token.dispatch.epoch, token.dispatch.sequence))
+/// Dispatches that only this answer tells of.
+pub(crate) fn dispatches_of(riding: &Riding) -> Vec<(Epoch, u64)> {
+    let of = |dispatch: &Dispatch| (dispatch.epoch, dispatch.sequence);
+    match &riding.answer {
+        Ok(Answer::WorkflowTask(task)) => vec![of(&task.token.dispatch)],
+        Ok(Answer::ActivityTask(task)) => vec![of(&task.token.dispatch)],
+        Ok(_) | Err(_) => Vec::new(),
+    }
 }

@@ -22,6 +22,10 @@ use harvest_workflow_core::state::Status;
 impl Actor {
     /// Takes an operation: at once when its run is in memory, later when it must be loaded.
     pub(crate) fn take(&mut self, envelope: Envelope) {
+        if self.health.is_away() && !matches!(envelope.operation, Operation::AnswerQuery { .. }) {
+            respond(envelope.responder, Err(Refusal::StoreAway));
+            return;
+        }
         match &envelope.operation {
             Operation::Start(start) => {
                 let key = start.key.clone();

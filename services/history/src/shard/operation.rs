@@ -302,6 +302,10 @@ pub enum Refusal {
     /// The store cannot be reached.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// The store has been away for longer than callers are made to wait, and nothing is decided until it is back. Whether an operation
+    /// that was waiting took effect is not known.
+    #[error("the store is away; whether the operation took effect is not known")]
+    StoreAway,
     /// A bound of the shard was reached; try again later.
     #[error("{limit} reached")]
     Overloaded {

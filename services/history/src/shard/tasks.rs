@@ -103,6 +103,9 @@ impl Actor {
     }
 
     pub(crate) fn wake_volatile(&mut self) {
+        if self.health.is_away() {
+            return; // nothing can be decided; they are woken when the store is back
+        }
         let now = self.deps.clock.now();
         while let Some(&(at, id)) = self.volatile.first() {
             if at > now {
@@ -161,12 +164,14 @@ impl Actor {
     }
 
     pub(crate) fn sweep(&mut self, now: Duration) {
-        let could_hear = self.deps.neighbours.frontends_alive();
+        let could_hear = self.deps.neighbours.frontends_alive() && !self.health.is_away();
         for (id, activity_id, attempt) in self.liveness.sweep(now, could_hear) {
             tracing::info!(run = %id, activity = activity_id.0, attempt = attempt.0, "the worker of an attempt is silent; the attempt is lost");
             self.tell(id, Input::ActivityLost { activity_id, attempt });
         }
-        self.load_undone();
+        if !self.health.is_away() {
+            self.load_undone();
+        }
         self.queries.sweep(now);
         self.ready.sweep(now);
         self.waiters.retain(|_, waiting| {

@@ -13,6 +13,7 @@ mod commits;
 mod faulty;
 mod fleet;
 mod handover;
+mod outage;
 mod queries;
 mod reannounce;
 mod stage;

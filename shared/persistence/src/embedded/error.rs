@@ -56,6 +56,7 @@ fn class(error: &rusqlite::Error) -> Class {
             | ErrorCode::OutOfMemory
             | ErrorCode::SystemIoFailure
             | ErrorCode::DiskFull
+            | ErrorCode::ReadOnly
             | ErrorCode::OperationInterrupted
             | ErrorCode::CannotOpen
             | ErrorCode::FileLockingProtocolFailed => Class::Weather,

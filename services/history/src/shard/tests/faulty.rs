@@ -29,6 +29,17 @@ pub(super) enum Fate {
     UnknownLate,
 }
 
+/// What is wrong with the whole store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Outage {
+    #[default]
+    None,
+    /// It can be read; every write is refused: a full disk, or one that is read only.
+    Full,
+    /// Nothing can be reached, and what was under way is lost.
+    Away,
+}
+
 /// What a test makes the store do, and what it saw it do.
 #[derive(Debug)]
 pub(super) struct Faults {
@@ -82,6 +93,7 @@ struct Inner {
     /// Text that no history row may hold.
     poison: Option<Bytes>,
     failing_reads: bool,
+    outage: Outage,
     held_finds: bool,
     batches: Vec<Batch>,
     epoch_reads: usize,
@@ -116,6 +128,10 @@ impl Faults {
 
     pub(super) fn fail_reads(&self, failing: bool) {
         self.inner().failing_reads = failing;
+    }
+
+    pub(super) fn set_outage(&self, outage: Outage) {
+        self.inner().outage = outage;
     }
 
     /// Lookups of business keys wait while commits are held.
@@ -159,13 +175,24 @@ impl Faults {
 
     async fn readable(&self) -> Result<(), StoreError> {
         self.thawed().await;
-        if self.inner().failing_reads { Err(StoreError::Unavailable("made to fail".into())) } else { Ok(()) }
+        let inner = self.inner();
+        if inner.failing_reads || inner.outage == Outage::Away { Err(StoreError::Unavailable("made to fail".into())) } else { Ok(()) }
+    }
+
+    async fn writable(&self) -> Result<(), StoreError> {
+        self.readable().await?;
+        if self.inner().outage == Outage::Full { Err(StoreError::Unavailable("database or disk is full".into())) } else { Ok(()) }
     }
 
     fn fate(&self, batch: &Batch) -> Fate {
         let mut inner = self.inner();
         let holds = |text: &Bytes| batch.history.iter().any(|row| row.records.windows(text.len()).any(|window| window == text));
-        if inner.poison.as_ref().is_some_and(holds) { Fate::Poisoned } else { inner.script.pop_front().unwrap_or(Fate::Commits) }
+        let present = match inner.outage {
+            Outage::None => Fate::Commits,
+            Outage::Full => Fate::Unavailable,
+            Outage::Away => Fate::UnknownLost,
+        };
+        if inner.poison.as_ref().is_some_and(holds) { Fate::Poisoned } else { inner.script.pop_front().unwrap_or(present) }
     }
 }
 
@@ -179,7 +206,7 @@ pub(super) struct Faulty {
 #[async_trait]
 impl ShardStore for Faulty {
     async fn take_over(&self, shard_id: ShardId) -> Result<Fence, StoreError> {
-        self.faults.readable().await?;
+        self.faults.writable().await?;
         self.store.take_over(shard_id).await
     }
 
@@ -190,7 +217,7 @@ impl ShardStore for Faulty {
     }
 
     async fn settle(&self, batch: BatchId) -> Result<Option<Fence>, StoreError> {
-        self.faults.readable().await?;
+        self.faults.writable().await?;
         self.store.settle(batch).await
     }
 

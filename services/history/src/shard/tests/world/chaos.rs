@@ -1,6 +1,6 @@
 //! What goes wrong.
 
-use super::super::faulty::{Fate, Faults};
+use super::super::faulty::{Fate, Faults, Outage};
 use super::World;
 use super::worker;
 use harvest_ids::ShardId;
@@ -15,7 +15,7 @@ pub(super) async fn run(world: &Arc<World>, span: Duration) {
     while world.clock.monotonic() < end {
         world.pause(700).await;
         let shard_id = ShardId(u32::try_from(world.dice.below(u64::from(super::SHARDS))).unwrap());
-        match world.dice.below(14) {
+        match world.dice.below(16) {
             0 | 1 => kill(world, shard_id).await,
             2 | 3 => freeze(world, shard_id).await,
             4 => world.take_over(shard_id).await, // two owners at once
@@ -25,6 +25,8 @@ pub(super) async fn run(world: &Arc<World>, span: Duration) {
             10 => faults(world, shard_id, Faults::hold_commits),
             11 => worker::restart(world),
             12 => matching_dies(world).await,
+            13 => outage(world, shard_id, Outage::Full),
+            14 => outage(world, shard_id, Outage::Away),
             _ => frontends_die(world).await,
         }
     }
@@ -33,6 +35,7 @@ pub(super) async fn run(world: &Arc<World>, span: Duration) {
     for owner in owners.values().filter_map(|owners| owners.last()) {
         owner.faults.fail_reads(false);
         owner.faults.hold_commits(false);
+        owner.faults.set_outage(Outage::None);
     }
 }
 
@@ -96,6 +99,18 @@ fn faults(world: &Arc<World>, shard_id: ShardId, turn: fn(&Faults, bool)) {
     drop(spawn("recovery", async move {
         world.pause(2_000).await;
         turn(&switches, false);
+    }));
+}
+
+/// The store takes nothing for a while, mostly for longer than callers are made to wait.
+fn outage(world: &Arc<World>, shard_id: ShardId, outage: Outage) {
+    world.note(format_args!("the store of shard {shard_id} is {outage:?}"));
+    let switches = switches(world, shard_id);
+    switches.set_outage(outage);
+    let world = world.clone();
+    drop(spawn("recovery", async move {
+        world.pause(9_000).await;
+        switches.set_outage(Outage::None);
     }));
 }
 

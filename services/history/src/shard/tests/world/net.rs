@@ -75,7 +75,7 @@ impl World {
     pub(super) async fn insist(&self, shard_id: ShardId, operation: impl Fn() -> Operation) -> Result<Answer, Refusal> {
         loop {
             match self.call(shard_id, operation()).await {
-                None | Some(Err(Refusal::NotOwner | Refusal::Unavailable(_) | Refusal::Overloaded { .. } | Refusal::Poisoned(_))) => {
+                None | Some(Err(Refusal::NotOwner | Refusal::Unavailable(_) | Refusal::StoreAway | Refusal::Overloaded { .. } | Refusal::Poisoned(_))) => {
                     self.pause(400).await;
                 }
                 Some(answer) => return answer,

@@ -159,7 +159,9 @@ async fn send(world: &World, session: &Session, run: ExecutionId, input: Input) 
         }
         let operation = Operation::Input { target: Target::Execution(run), follow_chain: false, input: input.clone() };
         match world.call(World::shard_of(run), operation).await {
-            Some(Err(Refusal::NotOwner | Refusal::Unavailable(_) | Refusal::Overloaded { .. } | Refusal::Poisoned(_))) | None => world.pause(300).await,
+            Some(Err(Refusal::NotOwner | Refusal::Unavailable(_) | Refusal::StoreAway | Refusal::Overloaded { .. } | Refusal::Poisoned(_))) | None => {
+                world.pause(300).await
+            }
             Some(done) => {
                 answer = answer.or(Some(done));
                 if !world.mishap(10) {
