@@ -28,8 +28,14 @@ pub struct Config {
 #[allow(missing_docs)] // the TOML is the documentation
 pub struct ShardSection {
     pub cached_runs: usize,
+    pub cache_bytes: u64,
     pub inbox_operations: usize,
+    pub inbox_bytes: u64,
+    pub waiting_results: usize,
+    pub waiting_queries: usize,
+    pub waiting_query_bytes: u64,
     pub takeover_hold_ms: u64,
+    pub linger_ms: u64,
     pub sticky_timeout_ms: u64,
 }
 
@@ -51,8 +57,14 @@ impl Settings for Config {
         faults.redis_url("redis_url", &self.redis_url);
         faults.range("database_sessions", self.database_sessions, 1..=1_000);
         faults.range("shard.cached_runs", self.shard.cached_runs, 1..=10_000_000);
+        faults.range("shard.cache_bytes", self.shard.cache_bytes, 1_048_576..=1_099_511_627_776);
         faults.range("shard.inbox_operations", self.shard.inbox_operations, 1..=1_000_000);
+        faults.range("shard.inbox_bytes", self.shard.inbox_bytes, 16_777_216..=68_719_476_736);
+        faults.range("shard.waiting_results", self.shard.waiting_results, 1..=10_000_000);
+        faults.range("shard.waiting_queries", self.shard.waiting_queries, 1..=1_000_000);
+        faults.range("shard.waiting_query_bytes", self.shard.waiting_query_bytes, 4_194_304..=68_719_476_736);
         faults.range("shard.takeover_hold_ms", self.shard.takeover_hold_ms, 0..=60_000);
+        faults.range("shard.linger_ms", self.shard.linger_ms, 0..=100);
         faults.range("shard.sticky_timeout_ms", self.shard.sticky_timeout_ms, 0..=60_000);
         faults.range("lease.ttl_ms", self.lease.ttl_ms, 500..=60_000);
         faults.range("lease.renew_interval_ms", self.lease.renew_interval_ms, 50..=self.lease.ttl_ms / 2);
@@ -62,6 +74,15 @@ impl Settings for Config {
 impl ShardSection {
     /// Sizes and waits for the engine.
     pub fn tuning(&self) -> Tuning {
-        Tuning { cached_runs: self.cached_runs, inbox_operations: self.inbox_operations, takeover_hold: Duration::from_millis(self.takeover_hold_ms) }
+        Tuning {
+            cached_runs: self.cached_runs,
+            inbox_operations: self.inbox_operations,
+            inbox_bytes: self.inbox_bytes,
+            waiting_results: self.waiting_results,
+            waiting_queries: self.waiting_queries,
+            waiting_query_bytes: self.waiting_query_bytes,
+            takeover_hold: Duration::from_millis(self.takeover_hold_ms),
+            linger: Duration::from_millis(self.linger_ms),
+        }
     }
 }

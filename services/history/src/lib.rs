@@ -20,12 +20,14 @@ use harvest_persistence::store::ShardStore;
 use harvest_proto::internal::v1::history_service_server::HistoryServiceServer;
 use harvest_rpc::MAX_MESSAGE_BYTES;
 use harvest_rpc::client::Channels;
+use harvest_rpc::network::Network;
 use harvest_rpc::server::Server;
 use harvest_runtime::{Clock, Health, IdSource};
 use harvest_shards::{Directory, DirectoryOptions, LeaseKeeper, LeaseOptions};
 use harvest_workflow_core::limits::Limits;
 use host::Host;
 use shard::actor::{ShardConfig, ShardDeps};
+use shard::memory::Memory;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -40,6 +42,8 @@ pub struct Deps {
     pub directory: Arc<dyn DirectoryStore>,
     /// Broadcasts.
     pub bus: Arc<dyn Bus>,
+    /// How it reaches other processes, and they it.
+    pub network: Network,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -67,13 +71,13 @@ pub struct History {
 pub async fn build(config: &Config, deps: Deps) -> anyhow::Result<History> {
     deps.health.set("history", false);
     let inner = CancellationToken::new();
-    let server = Server::bind(config.grpc_listen).await?;
+    let server = Server::bind_on(&deps.network, config.grpc_listen).await?;
     let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
     let me = Member { service: ServiceKind::History, process_id: deps.ids.process_id(), address };
     let directory = Directory::start(deps.directory.clone(), deps.clock.clone(), DirectoryOptions::default(), inner.clone())
         .await
         .context("the directory of the fleet cannot be read; has `harvest migrate` run?")?;
-    let channels = Arc::new(Channels::default());
+    let channels = Arc::new(Channels::on(deps.network.clone()));
     let members = directory.clone();
     let addresses = move || members.members(ServiceKind::Config).into_iter().map(|member| member.address).collect();
     let source = Arc::new(GrpcSource::new(channels.clone(), deps.clock.clone(), addresses));
@@ -87,6 +91,7 @@ pub async fn build(config: &Config, deps: Deps) -> anyhow::Result<History> {
         neighbours: fleet.clone(),
         config: shard_config(handle.clone(), inner.clone()),
         tuning: config.shard.tuning(),
+        memory: Memory::new(config.shard.cache_bytes),
     };
     let host = Arc::new(Host::new(shard_deps, handle.clone(), fleet));
     let options = LeaseOptions {

@@ -1,5 +1,8 @@
 //! Carries matches out: takes each task from its owner and hands it to the worker's stream.
 
+#[cfg(test)]
+mod tests;
+
 use crate::owner::Owners;
 use crate::state::{Class, Item, Kind, Match, Offer, Offered, SessionId, SourceId, State};
 use harvest_ids::{Namespace, TaskQueue, WorkerId};
@@ -8,10 +11,12 @@ use harvest_proto::internal::v1::{CloseActivityCall, TakeTaskCall};
 use harvest_proto::v1::{self, CloseActivityRequest, ServerMessage, close_activity_request, server_message};
 use harvest_rpc::{Error, Reason};
 use harvest_runtime::{Clock, crash, metrics};
+use prost::Message as _;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::mpsc::OwnedPermit;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
@@ -26,8 +31,25 @@ const MAX_RETRY: Duration = Duration::from_secs(5);
 /// How often gauges are set.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a worker's stream carries.
-pub(crate) type Output = mpsc::Sender<Result<ServerMessage, Status>>;
+/// What a worker's stream carries: a message, with its part of the bytes that may wait.
+pub(crate) type Carried = (Result<ServerMessage, Status>, Option<OwnedSemaphorePermit>);
+/// The way into a worker's stream.
+pub(crate) type Output = mpsc::Sender<Carried>;
+
+/// How much there may be at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Offers of one source in one queue and kind.
+    pub(crate) offers_per_queue: usize,
+    /// Offers in all.
+    pub(crate) max_offers: usize,
+    /// Tasks being taken from their owners.
+    pub(crate) max_takes: usize,
+    /// Bytes of tasks that are taken and not on their way to a worker yet.
+    pub(crate) max_task_bytes: usize,
+    /// Worker sessions.
+    pub(crate) max_sessions: usize,
+}
 
 /// The queues and everything that moves in them. Cheap to clone; all clones share it.
 #[derive(Clone)]
@@ -49,6 +71,9 @@ struct Shared {
     stopping: CancellationToken,
     in_flight: TaskTracker,
     max_sessions: usize,
+    /// Bytes of tasks that are taken and not on their way to a worker yet.
+    task_bytes: Arc<Semaphore>,
+    max_task_bytes: usize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -56,18 +81,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Dispatcher {
-    pub(crate) fn new(window: usize, max_takes: usize, max_sessions: usize, owners: Arc<dyn Owners>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(bounds: Bounds, owners: Arc<dyn Owners>, clock: Arc<dyn Clock>) -> Self {
         let shared = Shared {
-            state: Mutex::new(State::new(window)),
+            state: Mutex::new(State::new(bounds.offers_per_queue, bounds.max_offers)),
             outputs: Mutex::default(),
             addresses: Mutex::default(),
             owners,
             clock,
-            takes: Semaphore::new(max_takes),
+            takes: Semaphore::new(bounds.max_takes),
             timer_changed: Notify::new(),
             stopping: CancellationToken::new(),
             in_flight: TaskTracker::new(),
-            max_sessions,
+            max_sessions: bounds.max_sessions,
+            task_bytes: Arc::new(Semaphore::new(bounds.max_task_bytes)),
+            max_task_bytes: bounds.max_task_bytes,
         };
         Self { shared: Arc::new(shared) }
     }
@@ -87,11 +114,9 @@ impl Dispatcher {
     pub(crate) fn add_session(&self, namespace: Namespace, worker_id: WorkerId, output: Output) -> Result<SessionId, Error> {
         let mut state = lock(&self.shared.state);
         if state.session_count() >= self.shared.max_sessions {
-            return Err(Error::limit(
-                "max_sessions",
-                u64::try_from(state.session_count()).unwrap_or(u64::MAX),
-                u64::try_from(self.shared.max_sessions).unwrap_or(u64::MAX),
-            ));
+            metrics::OVERLOADED.add(1, ["max_sessions"]);
+            let message = format!("this matching process has {} worker sessions (max_sessions)", state.session_count());
+            return Err(Error::new(Reason::Overloaded, message).with("limit", "max_sessions"));
         }
         let id = state.add_session(namespace, worker_id);
         lock(&self.shared.outputs).insert(id, output);
@@ -194,19 +219,25 @@ impl Dispatcher {
             self.give_back(&found);
             return;
         };
-        let Ok(permit) = self.shared.takes.acquire().await else { return };
+        // A task is taken only when its worker's stream has a place for it: until then it waits with its owner.
+        let Some(place) = self.place(found.session).await else {
+            tracing::debug!(worker = %found.worker_id, run = %found.offer.key.execution_id, "the worker has left, or its stream does not move");
+            self.try_later(&found);
+            self.give_back(&found);
+            return;
+        };
+        let Ok(take) = self.shared.takes.acquire().await else { return };
         let call = take_call(&found);
         let answer = tokio::select! {
             answer = self.shared.owners.take_task(&address, call) => answer,
             () = self.shared.clock.sleep(TAKE_TIMEOUT) => Err(Error::new(Reason::DeadlineExceeded, "the owner does not answer")),
         };
-        drop(permit);
         let kind = found.offer.key.item.kind();
         match answer.map(|reply| reply.task.and_then(message)) {
             Ok(Some(message)) => {
                 crash::point("matching.taken");
                 let waited = self.shared.clock.monotonic().saturating_sub(found.offer.arrived);
-                self.hand_over(&found, &address, message).await;
+                self.hand_over(&found, &address, message, place).await;
                 metrics::QUEUE_DISPATCHED.add(1, [kind.as_str()]);
                 metrics::QUEUE_SCHEDULE_TO_START.record_duration(waited, [kind.as_str()]);
             }
@@ -219,36 +250,50 @@ impl Dispatcher {
                 tracing::debug!(%error, address, run = %found.offer.key.execution_id, "an offered task could not be taken");
                 // The shard's new owner offers it by itself; whatever else it is, the offer stands until its process takes it back.
                 if error.reason != Reason::ShardNotOwned {
-                    let delay = RETRY.saturating_mul(1 << found.offer.failures.min(10)).min(MAX_RETRY);
-                    lock(&self.shared.state).retry(self.shared.clock.monotonic(), found.offer.clone(), delay);
-                    self.shared.timer_changed.notify_one();
+                    self.try_later(&found);
                 }
                 self.give_back(&found);
             }
         }
+        drop(take);
     }
 
-    async fn hand_over(&self, found: &Match, address: &str, message: ServerMessage) {
+    /// A place in a worker's stream; `None` when it has left, or does not take what is there already.
+    async fn place(&self, session: SessionId) -> Option<OwnedPermit<Carried>> {
+        let output = lock(&self.shared.outputs).get(&session).cloned()?;
+        tokio::select! {
+            place = output.reserve_owned() => place.ok(),
+            () = self.shared.clock.sleep(SEND_TIMEOUT) => None,
+        }
+    }
+
+    /// The offer stands, and is matched again after a while.
+    fn try_later(&self, found: &Match) {
+        let delay = RETRY.saturating_mul(1 << found.offer.failures.min(10)).min(MAX_RETRY);
+        lock(&self.shared.state).retry(self.shared.clock.monotonic(), found.offer.clone(), delay);
+        self.shared.timer_changed.notify_one();
+    }
+
+    async fn hand_over(&self, found: &Match, address: &str, message: ServerMessage, place: OwnedPermit<Carried>) {
         let token = match &message.message {
             Some(server_message::Message::ActivityTask(task)) => Some(task.task_token.clone()),
             _ => None,
         };
-        let output = lock(&self.shared.outputs).get(&found.session).cloned();
-        let sent = match output {
-            Some(output) => tokio::select! {
-                sent = output.send(Ok(message)) => sent.is_ok(),
-                () = self.shared.clock.sleep(SEND_TIMEOUT) => false,
-            },
-            None => false,
+        let bytes = u32::try_from(message.encoded_len().min(self.shared.max_task_bytes)).unwrap_or(u32::MAX);
+        let room = tokio::select! {
+            room = self.shared.task_bytes.clone().acquire_many_owned(bytes) => room.ok(),
+            () = self.shared.clock.sleep(SEND_TIMEOUT) => None,
         };
-        if sent {
+        let is_here = lock(&self.shared.outputs).get(&found.session).is_some_and(|output| !output.is_closed());
+        if let Some(room) = room.filter(|_| is_here) {
+            drop(place.send((Ok(message), Some(room))));
             return;
         }
         // A workflow task runs into its timeout; an attempt can be given back at once.
         tracing::debug!(worker = %found.worker_id, run = %found.offer.key.execution_id, "the worker left before its task reached it");
         let Some(task_token) = token else { return };
         let outcome = Some(close_activity_request::Outcome::Released(v1::Released {}));
-        let request = CloseActivityRequest { task_token, worker_id: found.worker_id.to_string(), outcome };
+        let request = CloseActivityRequest { task_token, worker_id: found.worker_id.to_string(), outcome, decision_ahead: None };
         let call = CloseActivityCall { shard_id: found.offer.shard_id.0, request: Some(request) };
         if let Err(error) = self.shared.owners.release_activity(address, call).await {
             tracing::debug!(%error, "an attempt could not be given back: it is lost when nobody announces it");

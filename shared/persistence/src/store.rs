@@ -58,6 +58,17 @@ pub struct BacklogQueue {
     pub kind: TaskKind,
 }
 
+/// What is unique among open runs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BusinessKey {
+    /// Tenant.
+    pub namespace: Namespace,
+    /// Type.
+    pub workflow_type: WorkflowType,
+    /// The user's id.
+    pub workflow_id: WorkflowId,
+}
+
 /// Reads of a shard's runs, and ownership. All reads go to the primary.
 #[async_trait]
 pub trait ShardStore: Send + Sync + 'static {
@@ -81,14 +92,8 @@ pub trait ShardStore: Send + Sync + 'static {
     /// One run with all its records.
     async fn load_run(&self, shard_id: ShardId, execution_id: ExecutionId) -> Result<Option<StoredRun>, StoreError>;
 
-    /// The open run of a business key, else its newest closed one.
-    async fn find_run(
-        &self,
-        shard_id: ShardId,
-        namespace: &Namespace,
-        workflow_type: &WorkflowType,
-        workflow_id: &WorkflowId,
-    ) -> Result<Option<(ExecutionId, Status)>, StoreError>;
+    /// Of each business key its open run, else its newest closed one, else nothing; in the order of the keys.
+    async fn find_runs(&self, shard_id: ShardId, keys: &[BusinessKey]) -> Result<Vec<Option<(ExecutionId, Status)>>, StoreError>;
 
     /// History rows that hold events from `from` on, in order, until about `max_bytes` have been read (at least one row). Each is the encoded
     /// records of one row, which may begin before `from` and hold control records.

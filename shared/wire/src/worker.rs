@@ -3,11 +3,13 @@
 use crate::error::{WireError, wide};
 use crate::field::{self, name, name_or_default, optional_name, optional_span, required, text};
 use crate::{command, failure, payload, token};
-use harvest_ids::{ActivityType, EventId, Namespace, TaskQueue, WorkerId, WorkflowType};
+use harvest_ids::{ActivityType, EventId, Namespace, TaskQueue, Timestamp, WorkerId, WorkflowType};
 use harvest_proto::v1;
+use harvest_workflow_core::command::Command;
 use harvest_workflow_core::input::{ActivityOutcome, CompleteWorkflowTask, TaskToken};
 use harvest_workflow_core::payload::{Failure, Payload};
 use harvest_workflow_core::record::WorkflowTaskFailure;
+use std::collections::BTreeSet;
 
 /// Most bytes of a build id or SDK name; longer ones are cut.
 const MAX_LABEL_BYTES: usize = 255;
@@ -66,6 +68,41 @@ pub struct Decided {
     pub worker_id: WorkerId,
     /// The whole decision, or why its commands are malformed.
     pub decision: Result<CompleteWorkflowTask, WireError>,
+    /// Which of its commands schedule an activity that the worker wants in the reply.
+    pub eager_commands: BTreeSet<usize>,
+}
+
+/// What workflow code decides about an activity's result, worked out before the result is recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DecisionAhead {
+    /// The last event that the worker has.
+    pub last_event: EventId,
+    /// The time of the result as workflow code has seen it.
+    pub completed_at: Timestamp,
+    /// The worker's build.
+    pub build_id: String,
+    /// The worker's SDK.
+    pub sdk: String,
+    /// Events of signals that the code took.
+    pub consumed_signals: Vec<EventId>,
+    /// What the code asked for, in order.
+    pub commands: Vec<Command>,
+    /// Which of the commands schedule an activity that the worker wants in the reply.
+    pub eager_commands: BTreeSet<usize>,
+}
+
+/// How an attempt of an activity ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClosedActivity {
+    /// The task it answers.
+    pub token: TaskToken,
+    /// The session that answers.
+    pub worker_id: WorkerId,
+    /// How.
+    pub outcome: ActivityOutcome,
+    /// What follows from it in workflow code. A malformed one is left out: the same code will say the same to the workflow task that comes
+    /// then, which can fail for it.
+    pub ahead: Option<DecisionAhead>,
 }
 
 /// Reads a decision.
@@ -77,6 +114,7 @@ pub fn complete_workflow_task(request: v1::CompleteWorkflowTaskRequest) -> Resul
     let worker_id: WorkerId = name("worker_id", request.worker_id)?;
     let (build_id, sdk) = (failure::cut(request.build_id, MAX_LABEL_BYTES), failure::cut(request.sdk, MAX_LABEL_BYTES));
     let consumed_signals = field::event_ids(request.consumed_signal_event_ids);
+    let eager_commands = indices(&request.eager_commands);
     let decision = command::list(request.commands).map(|commands| CompleteWorkflowTask {
         token: token.clone(),
         worker_id: worker_id.clone(),
@@ -85,7 +123,23 @@ pub fn complete_workflow_task(request: v1::CompleteWorkflowTaskRequest) -> Resul
         consumed_signals,
         commands,
     });
-    Ok(Decided { token, worker_id, decision })
+    Ok(Decided { token, worker_id, decision, eager_commands })
+}
+
+fn indices(indices: &[u32]) -> BTreeSet<usize> {
+    indices.iter().filter_map(|index| usize::try_from(*index).ok()).collect()
+}
+
+fn decision_ahead(it: v1::DecisionAhead) -> Result<DecisionAhead, WireError> {
+    Ok(DecisionAhead {
+        last_event: EventId(it.last_event_id),
+        completed_at: Timestamp::from_millis(it.completed_at_ms),
+        build_id: failure::cut(it.build_id, MAX_LABEL_BYTES),
+        sdk: failure::cut(it.sdk, MAX_LABEL_BYTES),
+        consumed_signals: field::event_ids(it.consumed_signal_event_ids),
+        commands: command::list(it.commands)?,
+        eager_commands: indices(&it.eager_commands),
+    })
 }
 
 /// Reads why a workflow task could not be decided.
@@ -109,7 +163,7 @@ pub fn fail_workflow_task(request: v1::FailWorkflowTaskRequest) -> Result<(TaskT
 ///
 /// # Errors
 /// [`WireError`] naming the field.
-pub fn close_activity(request: v1::CloseActivityRequest) -> Result<(TaskToken, WorkerId, ActivityOutcome), WireError> {
+pub fn close_activity(request: v1::CloseActivityRequest) -> Result<ClosedActivity, WireError> {
     use v1::close_activity_request::Outcome;
     let outcome = match required("outcome", request.outcome)? {
         Outcome::Completed(output) => ActivityOutcome::Completed(payload::from_proto(output).map_err(|error| error.within("completed"))?),
@@ -121,7 +175,13 @@ pub fn close_activity(request: v1::CloseActivityRequest) -> Result<(TaskToken, W
         Outcome::Cancelled(_) => ActivityOutcome::Cancelled,
         Outcome::Released(_) => ActivityOutcome::Released,
     };
-    Ok((activity_token(&request.task_token)?, name("worker_id", request.worker_id)?, outcome))
+    let completed = matches!(outcome, ActivityOutcome::Completed(_));
+    Ok(ClosedActivity {
+        token: activity_token(&request.task_token)?,
+        worker_id: name("worker_id", request.worker_id)?,
+        outcome,
+        ahead: request.decision_ahead.filter(|_| completed).and_then(|ahead| decision_ahead(ahead).ok()),
+    })
 }
 
 /// Reads a heartbeat.

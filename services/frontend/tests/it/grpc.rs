@@ -170,7 +170,8 @@ async fn answers_of_workers_go_to_the_shard_of_their_token() {
     let complete = v1::CompleteWorkflowTaskRequest { task_token: token(None), worker_id: "w".into(), ..Default::default() };
     soon(workers.complete_workflow_task(complete)).await.unwrap();
     let outcome = Some(v1::close_activity_request::Outcome::Completed(v1::Payload::default()));
-    soon(workers.close_activity(v1::CloseActivityRequest { task_token: token(Some(3)), worker_id: "w".into(), outcome })).await.unwrap();
+    let close = v1::CloseActivityRequest { task_token: token(Some(3)), worker_id: "w".into(), outcome, ..Default::default() };
+    soon(workers.close_activity(close)).await.unwrap();
     let beat = v1::HeartbeatRequest { task_token: token(Some(3)), worker_id: "w".into(), details: None };
     assert!(soon(workers.heartbeat(beat)).await.unwrap().into_inner().cancel_requested);
     let shards: Vec<u32> = fleet.history.calls.lock().unwrap().iter().map(|(_, shard, _)| *shard).collect();

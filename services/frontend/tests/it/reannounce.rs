@@ -32,7 +32,7 @@ async fn a_new_owner_is_told_what_was_announced_and_handed_over_and_not_what_was
     send_activity(&stream).await;
     assert!(matches!(worker.next().await.unwrap(), ToWorker::ActivityTask(_)));
     let outcome = Some(v1::close_activity_request::Outcome::Completed(v1::Payload::default()));
-    let close = v1::CloseActivityRequest { task_token: token(Some(7)), worker_id: worker.worker_id.clone(), outcome };
+    let close = v1::CloseActivityRequest { task_token: token(Some(7)), worker_id: worker.worker_id.clone(), outcome, ..Default::default() };
     soon(fleet.workers().close_activity(close)).await.unwrap();
 
     // The old owner freezes with a call; a successor comes up.
@@ -83,4 +83,24 @@ async fn attempts_are_announced_to_members_of_the_fleet_and_to_the_newest_owner_
     second.refuse([crate::support::history::not_owned(None)]);
     soon(asking(&fleet).reannounce(call(1, 4, &address))).await.unwrap();
     assert_eq!(second.announcements.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_new_owner_is_told_of_activities_that_came_with_answers_to_decisions() {
+    let fleet = Fleet::start().await;
+    let worker = Worker::open(&fleet, hello()).await.unwrap();
+    let second = FakeHistory::default();
+    let (address, _task) = serve(bind().await.add_service(second.service()));
+    fleet.directory.add(ServiceKind::History, "history-2", &address);
+    *fleet.history.eager.lock().unwrap() = vec![token(Some(3)), token(Some(5))];
+    let complete = v1::CompleteWorkflowTaskRequest { task_token: token(None), worker_id: worker.worker_id.clone(), ..Default::default() };
+    let decided = soon(fleet.workers().complete_workflow_task(complete)).await.unwrap().into_inner();
+    assert_eq!(decided.eager_activities.len(), 2);
+    *fleet.history.eager.lock().unwrap() = vec![token(Some(7))];
+    let outcome = Some(v1::close_activity_request::Outcome::Completed(v1::Payload::default()));
+    let close = v1::CloseActivityRequest { task_token: token(Some(3)), worker_id: worker.worker_id.clone(), outcome, ..Default::default() };
+    soon(fleet.workers().close_activity(close)).await.unwrap();
+    soon(asking(&fleet).reannounce(call(1, 4, &address))).await.unwrap();
+    let announced = second.announcements.lock().unwrap();
+    assert_eq!(announced[0].task_tokens, [token(Some(5)), token(Some(7))]);
 }

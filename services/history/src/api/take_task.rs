@@ -50,7 +50,7 @@ async fn workflow_task(api: &Api, shard_id: ShardId, task: TakenWorkflowTask) ->
     })
 }
 
-fn activity_task(task: TakenActivityTask) -> v1::ActivityTask {
+pub(super) fn activity_task(task: TakenActivityTask) -> v1::ActivityTask {
     v1::ActivityTask {
         task_token: token::encode(&task.token),
         workflow: Some(workflow_info(&task.run)),
@@ -64,6 +64,7 @@ fn activity_task(task: TakenActivityTask) -> v1::ActivityTask {
         heartbeat_timeout_ms: task.spec.heartbeat_timeout.map_or(0, |span| span.as_millis()),
         task_queue: task.spec.task_queue.to_string(),
         previous_failure: task.previous_failure.as_ref().map(failure::to_proto),
+        started_at_ms: task.started_at.as_millis(),
     }
 }
 

@@ -1,23 +1,27 @@
 //! The loop of a shard, and everything it holds.
 
+use super::admission::{Gate, Room};
 use super::batch::{InFlight, OpenBatch, Riding, respond};
 use super::cache::Cache;
 use super::commit::LostStart;
 use super::liveness::{Liveness, SWEEP_EVERY};
+use super::loading::Loads;
+use super::memory::Memory;
 use super::neighbours::Neighbours;
 use super::operation::{BusinessKey, Refusal};
 use super::outage::{Health, PATIENCE, pauses};
 use super::outbox::Outbox;
+use super::pace::Pace;
 use super::queries::Queries;
 use super::ready::{QueueKey, Ready};
-use super::{Envelope, ShardHandle};
+use super::{Envelope, INBOX_OPERATIONS, ShardHandle};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use harvest_ids::{Epoch, ExecutionId, ShardId, Timestamp};
 use harvest_persistence::batch::{OutboxRow, TaskRow};
 use harvest_persistence::error::{CommitError, StoreError};
 use harvest_persistence::store::{BacklogQueue, Fence, ShardStore, ShardWriter, StoredRun, TaskKind};
-use harvest_runtime::{Clock, IdSource};
+use harvest_runtime::{Clock, IdSource, metrics};
 use harvest_workflow_core::limits::Limits;
 use harvest_workflow_core::state::Status;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -47,6 +51,8 @@ pub struct ShardDeps {
     pub config: watch::Receiver<Arc<ShardConfig>>,
     /// Sizes.
     pub tuning: Tuning,
+    /// What runs of all shards of the process may take together.
+    pub memory: Arc<Memory>,
 }
 
 /// The configuration that decisions are made under.
@@ -63,15 +69,61 @@ pub struct ShardConfig {
 pub struct Tuning {
     /// Most runs in memory.
     pub cached_runs: usize,
-    /// Most operations that wait for the loop.
+    /// Most operations that are taken in and not answered; waits for outcomes and for answers to queries are counted apart.
     pub inbox_operations: usize,
+    /// Most bytes of them.
+    pub inbox_bytes: u64,
+    /// Most callers that wait for outcomes.
+    pub waiting_results: usize,
+    /// Most queries that wait for workers.
+    pub waiting_queries: usize,
+    /// Most bytes of them.
+    pub waiting_query_bytes: u64,
     /// For how long at most activity tasks found at a takeover are not offered: until all frontends have announced what workers run.
     pub takeover_hold: Duration,
+    /// For how long at most a batch of a busy shard is kept open after the one before it.
+    pub linger: Duration,
+}
+
+impl Tuning {
+    fn inbox(&self) -> Room {
+        Room {
+            operations: self.inbox_operations,
+            bytes: self.inbox_bytes,
+            operations_name: INBOX_OPERATIONS,
+            bytes_name: "shard.inbox_bytes",
+            share_name: "shard.inbox_share",
+        }
+    }
+
+    fn results(&self) -> Room {
+        let (operations_name, share_name) = ("shard.waiting_results", "shard.waiting_results_share");
+        Room { operations: self.waiting_results, bytes: u64::MAX, operations_name, bytes_name: operations_name, share_name }
+    }
+
+    fn queries(&self) -> Room {
+        Room {
+            operations: self.waiting_queries,
+            bytes: self.waiting_query_bytes,
+            operations_name: "shard.waiting_queries",
+            bytes_name: "shard.waiting_query_bytes",
+            share_name: "shard.waiting_queries_share",
+        }
+    }
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { cached_runs: 10_000, inbox_operations: 4_096, takeover_hold: Duration::from_millis(1_500) }
+        Self {
+            cached_runs: 10_000,
+            inbox_operations: 4_096,
+            inbox_bytes: 64 * 1024 * 1024,
+            waiting_results: 50_000,
+            waiting_queries: 1_000,
+            waiting_query_bytes: 32 * 1024 * 1024,
+            takeover_hold: Duration::from_millis(1_500),
+            linger: Duration::from_millis(2),
+        }
     }
 }
 
@@ -82,7 +134,7 @@ pub(crate) enum Happening {
     Reopened(Epoch, Box<dyn ShardWriter>),
     Backlog(Result<Vec<BacklogQueue>, StoreError>),
     Loaded(ExecutionId, Result<Option<Box<StoredRun>>, StoreError>),
-    Found(BusinessKey, Result<Option<(ExecutionId, Status)>, StoreError>),
+    Found(Vec<BusinessKey>, Result<Vec<Option<(ExecutionId, Status)>>, StoreError>),
     Checked(Vec<Riding>, Result<Epoch, StoreError>),
     Delivered(ShardId, bool),
     TaskPage(QueueKey, Result<Vec<TaskRow>, StoreError>),
@@ -111,17 +163,22 @@ pub(crate) struct Actor {
     pub(crate) committed: u64,
     /// Operations whose run, or whose key's run, is being read; how many there are is in `parked`.
     pub(crate) loading: BTreeMap<ExecutionId, Vec<Envelope>>,
+    pub(crate) loads: Loads,
     pub(crate) finding: BTreeMap<BusinessKey, Vec<Envelope>>,
+    /// Keys of `finding` that are not being read yet, and whether others are.
+    pub(crate) unfound: Vec<BusinessKey>,
+    pub(crate) looking: bool,
     pub(crate) parked: usize,
     /// Operations whose run has been read. They go on as the open batch has room, before anything new.
     pub(crate) resumed: VecDeque<(ExecutionId, Envelope)>,
+    pub(crate) pace: Pace,
     pub(crate) clean: Vec<Riding>,
     pub(crate) checking: bool,
     /// The outcome of a commit is being settled, which raises our own epoch.
     pub(crate) settling: bool,
     pub(crate) health: Health,
     pub(crate) waiters: BTreeMap<ExecutionId, Vec<Envelope>>,
-    pub(crate) waiting_results: usize,
+    pub(crate) waiting_results: Arc<Gate>,
     pub(crate) ready: Ready,
     pub(crate) held: Vec<BacklogQueue>,
     pub(crate) outbox: Outbox,
@@ -165,6 +222,7 @@ pub async fn open(shard_id: ShardId, deps: ShardDeps) -> Result<(ShardHandle, St
     harvest_runtime::crash::point("history.loading");
     let recovery = deps.store.recovery(shard_id).await?;
     let backlog = deps.store.backlog_queues(shard_id).await?;
+    let gate = Gate::new(deps.tuning.inbox());
     let (operations, inbox) = mpsc::channel(deps.tuning.inbox_operations);
     let (stop, stopping) = oneshot::channel();
     let (stopped_sender, stopped) = watch::channel(false);
@@ -175,13 +233,17 @@ pub async fn open(shard_id: ShardId, deps: ShardDeps) -> Result<(ShardHandle, St
         first_epoch: fence.epoch,
         owed_acknowledgement: Some((0, config.version)),
         config,
-        cache: Cache::new(deps.tuning.cached_runs),
+        cache: Cache::new(deps.tuning.cached_runs, deps.memory.clone()),
         open: OpenBatch::default(),
         in_flight: None,
         writer: Some(writer),
         committed: fence.batch_seq,
         loading: BTreeMap::new(),
+        loads: Loads::default(),
         finding: BTreeMap::new(),
+        unfound: Vec::new(),
+        looking: false,
+        pace: Pace::default(),
         parked: 0,
         resumed: VecDeque::new(),
         clean: Vec::new(),
@@ -189,12 +251,12 @@ pub async fn open(shard_id: ShardId, deps: ShardDeps) -> Result<(ShardHandle, St
         settling: false,
         health: Health::default(),
         waiters: BTreeMap::new(),
-        waiting_results: 0,
+        waiting_results: Gate::new(deps.tuning.results()),
         ready: Ready::default(),
         held: Vec::new(),
         outbox: Outbox::default(),
         liveness: Liveness::new(deps.clock.monotonic()),
-        queries: Queries::default(),
+        queries: Queries::new(Gate::new(deps.tuning.queries())),
         volatile: BTreeSet::new(),
         solo: VecDeque::new(),
         undone: BTreeMap::new(),
@@ -209,11 +271,12 @@ pub async fn open(shard_id: ShardId, deps: ShardDeps) -> Result<(ShardHandle, St
     };
     actor.recover(backlog);
     tracing::info!(shard = shard_id.0, epoch = fence.epoch.0, "shard opened");
+    metrics::SHARD_GENERATION.set_count(fence.epoch.0, [&shard_id.to_string()]);
     harvest_runtime::spawn("shard", async move {
         actor.run(inbox, stopping).await;
         stopped_sender.send_replace(true);
     });
-    Ok((ShardHandle { shard_id, operations, stopped }, Stopper(stop)))
+    Ok((ShardHandle { shard_id, operations, inbox: gate, stopped }, Stopper(stop)))
 }
 
 impl Actor {
@@ -304,7 +367,7 @@ impl Actor {
         let now = self.deps.clock.monotonic();
         let volatile = self.volatile.first().filter(|_| !self.health.is_away()).map(|(at, _)| at.since(self.deps.clock.now()));
         let delivery = self.outbox.next_try(now).map(|at| at.saturating_sub(now));
-        [volatile, delivery, self.patience_left(now)].into_iter().flatten().fold(next_sweep.saturating_sub(now), Duration::min)
+        [volatile, delivery, self.patience_left(now), self.lingers(now)].into_iter().flatten().fold(next_sweep.saturating_sub(now), Duration::min)
     }
 
     /// Starts whatever can be started: the next batch, epoch checks, offers, deliveries, pages.
@@ -318,7 +381,9 @@ impl Actor {
         }
         self.send_batch();
         self.resume();
+        self.find();
         self.make_room();
+        self.read_runs();
         self.check_epoch();
         self.pay_acknowledgement();
         if !self.health.is_away() {
@@ -332,7 +397,7 @@ impl Actor {
         while !self.open.is_full()
             && let Some((id, envelope)) = self.resumed.pop_front()
         {
-            self.with_run(id, envelope);
+            self.go_on_with_run(id, envelope);
         }
     }
 
@@ -417,6 +482,7 @@ impl Actor {
     pub(crate) fn lose(&mut self) {
         if !self.lost {
             tracing::warn!(shard = self.shard_id.0, epoch = self.epoch.0, "shard lost to another owner");
+            metrics::SHARD_FENCED.add(1, [&self.shard_id.to_string()]);
         }
         self.lost = true;
     }
@@ -435,7 +501,9 @@ impl Actor {
 
     /// Operations that wait for their run are left to the next owner.
     fn refuse_parked(&mut self) {
+        self.loads.forget();
         let loading = std::mem::take(&mut self.loading).into_values().flatten();
+        self.unfound.clear();
         let finding = std::mem::take(&mut self.finding).into_values().flatten();
         let resumed = std::mem::take(&mut self.resumed).into_iter().map(|(_, envelope)| envelope);
         for envelope in loading.chain(finding).chain(resumed) {

@@ -94,7 +94,7 @@ impl Actor {
     fn announce_one(&mut self, token: TaskToken, input: Input) -> (TaskToken, oneshot::Receiver<Result<Answer, Refusal>>) {
         let (responder, answer) = oneshot::channel();
         let target = Target::Execution(token.execution_id);
-        self.take(Envelope { operation: Operation::Input { target, follow_chain: false, input }, responder });
+        self.take(Envelope { operation: Operation::Input { target, follow_chain: false, input }, responder, permit: None });
         (token, answer)
     }
 }

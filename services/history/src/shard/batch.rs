@@ -6,11 +6,14 @@ use super::run::Sealed;
 use harvest_ids::ExecutionId;
 use harvest_persistence::batch::{Batch, BatchId, OutboxRow};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Most decisions in one batch.
 pub(crate) const MAX_DECISIONS: usize = 256;
-/// Most bytes of records and messages in one batch, roughly.
-pub(crate) const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Most bytes of records and messages in one batch, roughly: the decision that reaches it is the last.
+pub(crate) const MAX_BYTES: u64 = 4 * 1024 * 1024;
+/// Most bytes of runs that wait for one batch, roughly; they stay in memory until it has committed. The run that reaches it is the last.
+pub(crate) const MAX_RUN_BYTES: u64 = 16 * 1024 * 1024;
 
 /// An operation that is decided, with its answer, waiting for the commit that it rides. It is kept whole so that it can be decided again
 /// when a neighbour in its batch is poisoned.
@@ -44,14 +47,23 @@ pub(crate) struct OpenBatch {
     pub(crate) delivered: Vec<i64>,
     /// Operations whose answers ride along.
     pub(crate) riding: Vec<Riding>,
-    /// Bytes of payloads, roughly.
-    pub(crate) bytes: usize,
+    /// Bytes of records and messages, roughly.
+    pub(crate) bytes: u64,
+    /// Bytes of the touched runs, roughly: as they were when they were touched first.
+    pub(crate) run_bytes: u64,
 }
 
 impl OpenBatch {
     /// Whether it must be sent before anything more is decided.
     pub(crate) fn is_full(&self) -> bool {
-        self.riding.len() >= MAX_DECISIONS || self.touched.len() >= MAX_DECISIONS || self.bytes >= MAX_BYTES
+        self.riding.len() >= MAX_DECISIONS || self.touched.len() >= MAX_DECISIONS || self.bytes >= MAX_BYTES || self.run_bytes >= MAX_RUN_BYTES
+    }
+
+    /// A run of so many bytes has something to seal.
+    pub(crate) fn touch(&mut self, id: ExecutionId, run_bytes: u64) {
+        if self.touched.insert(id) {
+            self.run_bytes += run_bytes;
+        }
     }
 
     /// Whether there is anything to write.
@@ -63,6 +75,8 @@ impl OpenBatch {
 /// A sealed batch with the store.
 #[derive(Debug)]
 pub(crate) struct InFlight {
+    /// When it was sent, by the monotonic clock.
+    pub(crate) sent: Duration,
     pub(crate) id: BatchId,
     pub(crate) batch: Batch,
     pub(crate) sealed: Vec<Sealed>,

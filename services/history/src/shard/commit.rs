@@ -4,6 +4,7 @@ use super::actor::{Actor, Happening, NEAR, PAGE};
 use super::batch::{InFlight, MAX_DECISIONS, OpenBatch, Riding, respond};
 use super::operation::{Answer, Operation, Refusal};
 use super::outage::pauses;
+use super::run::Run;
 use harvest_ids::{ActivityId, Epoch, ExecutionId, Timestamp};
 use harvest_persistence::batch::{Batch, BatchId};
 use harvest_persistence::error::{CommitError, StoreError};
@@ -19,20 +20,26 @@ impl Actor {
         if self.lost || self.in_flight.is_some() || !self.open.has_writes() {
             return;
         }
+        if self.lingers(self.deps.clock.monotonic()).is_some() {
+            return;
+        }
         let Some(writer) = self.writer.take() else { return };
+        self.pace.sent(self.open.riding.len());
         let open = std::mem::take(&mut self.open);
         let id = BatchId { shard_id: self.shard_id, epoch: self.epoch, batch_seq: self.committed + 1 };
         let OpenBatch { touched, outbox, delivered, riding, .. } = open;
         let mut batch = Batch { outbox_new: outbox, outbox_gone: delivered, ..Batch::default() };
         let mut sealed = Vec::with_capacity(touched.len());
         for execution_id in touched {
-            if let Some(run) = self.cache.peek_mut(execution_id) {
+            let next_task_sequence = &mut self.next_task_sequence;
+            sealed.extend(self.cache.change(execution_id, |run| {
                 run.last_batch = id.batch_seq;
-                sealed.push(run.seal(&mut batch, &mut self.next_task_sequence));
-            }
+                run.seal(&mut batch, next_task_sequence)
+            }));
         }
-        self.in_flight = Some(InFlight { id, batch, sealed, riding });
-        self.health.sent(self.deps.clock.monotonic());
+        let sent = self.deps.clock.monotonic();
+        self.in_flight = Some(InFlight { sent, id, batch, sealed, riding });
+        self.health.sent(sent);
         crash::point("history.before_send");
         self.commit(writer);
     }
@@ -67,9 +74,9 @@ impl Actor {
                 self.note_read(&stored);
                 self.loaded(id, stored);
             }
-            Happening::Found(key, found) => {
+            Happening::Found(keys, found) => {
                 self.note_read(&found);
-                self.found(key, found);
+                self.found(keys, found);
             }
             Happening::Checked(riding, epoch) => self.checked(riding, epoch),
             Happening::Delivered(target, success) => {
@@ -217,6 +224,9 @@ impl Actor {
     fn release_batch(&mut self) {
         let Some(in_flight) = self.in_flight.take() else { return };
         self.committed = in_flight.id.batch_seq;
+        self.pace.returned(self.deps.clock.monotonic());
+        metrics::ENGINE_COMMIT_DURATION.record_duration(self.deps.clock.monotonic().saturating_sub(in_flight.sent), []);
+        metrics::ENGINE_COMMIT_DECISIONS.record(f64::from(u32::try_from(in_flight.riding.len()).unwrap_or(u32::MAX)), []);
         in_flight.riding.into_iter().for_each(Riding::release);
         let horizon = Timestamp::from_millis(self.deps.clock.now().as_millis().saturating_add(i64::try_from(NEAR.as_millis()).unwrap_or(i64::MAX)));
         let mut near = Vec::new();
@@ -240,9 +250,7 @@ impl Actor {
             }
             if sealed.closed {
                 self.answer_waiters(sealed.execution_id);
-                if let Some(run) = self.cache.peek_mut(sealed.execution_id) {
-                    run.forget_events();
-                }
+                self.cache.change(sealed.execution_id, Run::forget_events);
             }
             self.release_queries(sealed.execution_id);
         }
@@ -254,13 +262,16 @@ impl Actor {
         }
     }
 
-    /// Drops runs from memory when there are too many. What is only there is written first, oldest first.
+    /// Drops runs from memory when they are too many or too large. What is only there is written first, oldest first.
     pub(crate) fn make_room(&mut self) {
-        if !self.cache.is_over_capacity() {
+        if !self.cache.is_over_capacity() && !self.cache.has_stray_keys() {
             return;
         }
-        let (committed, open) = (self.committed, &self.open.touched);
-        self.cache.evict(|run| run.last_batch > committed || run.has_unsaved() || open.contains(&run.execution_id));
+        let (committed, open, resuming) = (self.committed, &self.open.touched, !self.resumed.is_empty());
+        self.cache.evict(|run| {
+            let awaited = run.awaited && resuming;
+            awaited || run.last_batch > committed || run.has_unsaved() || open.contains(&run.execution_id)
+        });
         if self.cache.is_over_capacity() {
             self.save_unsaved(MAX_DECISIONS);
         }
@@ -329,8 +340,20 @@ impl Actor {
     }
 
     /// The workflow task of a decision that cannot be stored fails, visibly, and is tried again with growing delays.
-    fn refuse_poisoned(&mut self, offender: Riding, message: &str) {
-        if let Operation::Input { input: Input::CompleteWorkflowTask(complete), .. } = &offender.envelope.operation {
+    fn refuse_poisoned(&mut self, mut offender: Riding, message: &str) {
+        if let Operation::Eager(eager) = &mut offender.envelope.operation
+            && eager.ahead.take().is_some()
+        {
+            // What the worker decided ahead is out; its result may be good.
+            self.solo.push_front(offender.envelope);
+            return;
+        }
+        let input = match &offender.envelope.operation {
+            Operation::Input { input, .. } => Some(input),
+            Operation::Eager(eager) => Some(&eager.input),
+            _ => None,
+        };
+        if let Some(Input::CompleteWorkflowTask(complete)) = input {
             let (token, worker_id) = (complete.token.clone(), complete.worker_id.clone());
             let cause = WorkflowTaskFailure::WorkerError { message: format!("the store refuses the decision's data: {message}") };
             self.tell(token.execution_id, Input::FailWorkflowTask { token, worker_id, cause });
@@ -340,7 +363,8 @@ impl Actor {
 
     /// A run that was undone is loaded: starts that workers know of are done again, in memory as before.
     pub(crate) fn restart_tasks(&mut self, id: ExecutionId) {
-        for LostStart { activity_id, dispatch } in self.undone.remove(&id).unwrap_or_default() {
+        let Some(starts) = self.undone.remove(&id) else { return };
+        for LostStart { activity_id, dispatch } in starts {
             let input = match activity_id {
                 None => Input::StartWorkflowTask { dispatch },
                 Some(activity_id) => Input::StartActivity { activity_id, dispatch },
@@ -348,6 +372,10 @@ impl Actor {
             if let Err(reject) = self.decide(id, &input, true) {
                 tracing::debug!(run = %id, %reject, "a start that was undone is not needed again");
             }
+        }
+        // Others were taken by what is undone: nobody has them, and their offers are over.
+        for row in self.cache.peek(id).map(Run::waiting_tasks).unwrap_or_default() {
+            self.ready.add(&row);
         }
         self.note_volatile_deadline(id);
     }
@@ -362,8 +390,8 @@ impl Actor {
 
     /// Writes starts of tasks that are only in memory, of so many runs.
     pub(crate) fn save_unsaved(&mut self, most: usize) {
-        let unsaved = self.cache.runs().take(most.saturating_mul(2)).filter(|run| run.has_unsaved()).map(|run| run.execution_id).take(most);
-        self.open.touched.extend(unsaved);
+        let unsaved = self.cache.runs().take(most.saturating_mul(2)).filter(|run| run.has_unsaved()).take(most);
+        unsaved.for_each(|run| self.open.touch(run.execution_id, run.bytes()));
     }
 }
 
@@ -390,6 +418,7 @@ pub(crate) fn dispatches_of(riding: &Riding) -> Vec<(Epoch, u64)> {
     match &riding.answer {
         Ok(Answer::WorkflowTask(task)) => vec![of(&task.token.dispatch)],
         Ok(Answer::ActivityTask(task)) => vec![of(&task.token.dispatch)],
+        Ok(Answer::Given(given)) => given.activities.iter().map(|task| &task.token.dispatch).chain(&given.own_dispatch).map(of).collect(),
         Ok(_) | Err(_) => Vec::new(),
     }
 }

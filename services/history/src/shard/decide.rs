@@ -1,19 +1,20 @@
 //! What an operation does: find its run, let the core decide, put what it decided into the open batch, and choose what its answer
 //! waits for.
 
-use super::Envelope;
 use super::actor::{Actor, Happening};
-use super::batch::{Riding, respond};
+use super::batch::{MAX_DECISIONS, Riding, respond};
 use super::operation::{Answer, BusinessKey, Operation, Refusal, StartOperation, Target};
 use super::run::Run;
-use harvest_ids::{ExecutionId, Slot};
+use super::{Envelope, count_refused};
+use harvest_ids::{ExecutionId, Slot, Timestamp};
 use harvest_persistence::batch::OutboxRow;
 use harvest_persistence::error::StoreError;
 use harvest_persistence::store::StoredRun;
+use harvest_runtime::metrics;
 use harvest_workflow_core::decide::decide;
 use harvest_workflow_core::decision::{Decision, Reject, Reply, Successor};
 use harvest_workflow_core::event::WorkflowStarted;
-use harvest_workflow_core::input::{ActivityOutcome, Carried, Env, Input};
+use harvest_workflow_core::input::{Carried, Env, Input};
 use harvest_workflow_core::message::{Message, MessageBody};
 use harvest_workflow_core::payload::Failure;
 use harvest_workflow_core::record::WorkflowTaskFailure;
@@ -43,6 +44,10 @@ impl Actor {
                 let id = *execution_id;
                 self.with_run(id, envelope);
             }
+            Operation::Eager(eager) => match eager.answers().map(|(token, _)| token.execution_id) {
+                Some(id) => self.with_run(id, envelope),
+                None => respond(envelope.responder, Err(Refusal::NotFound)),
+            },
             Operation::Deliver { message, .. } => {
                 let id = message.target;
                 self.with_run(id, envelope);
@@ -63,33 +68,50 @@ impl Actor {
             self.with_run(id, envelope);
             return;
         }
-        let (store, shard_id) = (self.deps.store.clone(), self.shard_id);
         self.parked += 1;
-        self.finding.insert(key.clone(), vec![envelope]);
+        self.unfound.push(key.clone());
+        self.finding.insert(key, vec![envelope]);
+    }
+
+    /// Looks keys up, one read at a time: those that come meanwhile share the next.
+    pub(crate) fn find(&mut self) {
+        if self.looking || self.unfound.is_empty() {
+            return;
+        }
+        self.looking = true;
+        let keys: Vec<BusinessKey> = self.unfound.drain(..self.unfound.len().min(MAX_DECISIONS)).collect();
+        let (store, shard_id) = (self.deps.store.clone(), self.shard_id);
         self.spawn(async move {
-            let found = store.find_run(shard_id, &key.namespace, &key.workflow_type, &key.workflow_id).await;
-            Happening::Found(key, found)
+            let found = store.find_runs(shard_id, &keys).await;
+            Happening::Found(keys, found)
         });
     }
 
-    pub(crate) fn found(&mut self, key: BusinessKey, found: Result<Option<(ExecutionId, Status)>, StoreError>) {
-        let parked = self.finding.remove(&key).unwrap_or_default();
-        self.parked -= parked.len();
-        let found = match found {
-            Ok(found) => found.map(|(id, _)| id),
+    pub(crate) fn found(&mut self, keys: Vec<BusinessKey>, found: Result<Vec<Option<(ExecutionId, Status)>>, StoreError>) {
+        self.looking = false;
+        match found {
+            Ok(found) => keys.into_iter().zip(found).for_each(|(key, found)| self.key_found(&key, found.map(|(id, _)| id))),
             Err(error) => {
-                parked.into_iter().for_each(|envelope| respond(envelope.responder, Err(refusal_of(&error))));
-                return;
+                for key in keys {
+                    let parked = self.finding.remove(&key).unwrap_or_default();
+                    self.parked -= parked.len();
+                    parked.into_iter().for_each(|envelope| respond(envelope.responder, Err(refusal_of(&error))));
+                }
             }
-        };
+        }
+    }
+
+    fn key_found(&mut self, key: &BusinessKey, found: Option<ExecutionId>) {
+        let parked = self.finding.remove(key).unwrap_or_default();
+        self.parked -= parked.len();
         if let Some(id) = found {
             // Only while nothing newer is known: a start may have been decided meanwhile.
-            if self.cache.key(&key).is_none() {
+            if self.cache.key(key).is_none() {
                 self.cache.point(key.clone(), id);
             }
         }
         for envelope in parked {
-            match self.cache.key(&key) {
+            match self.cache.key(key) {
                 Some(id) => self.resumed.push_back((id, envelope)),
                 None => self.without_run(envelope),
             }
@@ -98,6 +120,15 @@ impl Actor {
 
     /// Goes on with a run, loading it first when it is not in memory (once, however many wait for it).
     pub(crate) fn with_run(&mut self, id: ExecutionId, envelope: Envelope) {
+        if self.cache.contains(id) {
+            metrics::WORKFLOW_CACHE_HIT.add(1, []);
+        } else {
+            metrics::WORKFLOW_CACHE_MISS.add(1, []);
+        }
+        self.go_on_with_run(id, envelope);
+    }
+
+    pub(crate) fn go_on_with_run(&mut self, id: ExecutionId, envelope: Envelope) {
         if self.cache.contains(id) && !self.loading.contains_key(&id) {
             self.on_run(id, envelope);
         } else {
@@ -109,13 +140,13 @@ impl Actor {
     /// Loads a run unless that is under way. Returns the operations that wait for it.
     pub(crate) fn load(&mut self, id: ExecutionId) -> &mut Vec<Envelope> {
         if !self.loading.contains_key(&id) {
-            let (store, shard_id) = (self.deps.store.clone(), self.shard_id);
-            self.spawn(async move { Happening::Loaded(id, store.load_run(shard_id, id).await.map(|run| run.map(Box::new))) });
+            self.loads.want(id);
         }
         self.loading.entry(id).or_default()
     }
 
     pub(crate) fn loaded(&mut self, id: ExecutionId, stored: Result<Option<Box<StoredRun>>, StoreError>) {
+        self.loads.ended();
         let parked = self.loading.remove(&id).unwrap_or_default();
         self.parked -= parked.len();
         let run = match stored {
@@ -124,8 +155,9 @@ impl Actor {
             Err(error) => Err(refusal_of(&error)),
         };
         match run {
-            Ok(Some(run)) => {
+            Ok(Some(mut run)) => {
                 if !self.cache.contains(id) {
+                    run.awaited = !parked.is_empty();
                     self.cache.insert(run);
                 }
                 self.restart_tasks(id);
@@ -157,6 +189,7 @@ impl Actor {
                 self.clean.push(Riding { envelope, answer: Ok(Answer::Gone) });
             }
             Operation::Input { .. }
+            | Operation::Eager(_)
             | Operation::Describe(_)
             | Operation::Locate(_)
             | Operation::AwaitClose(_)
@@ -167,9 +200,9 @@ impl Actor {
     }
 
     fn on_run(&mut self, id: ExecutionId, envelope: Envelope) {
-        if self.cache.get(id).is_none() {
+        if !self.cache.touch(id) {
             // Forgotten between its loading and this: by a poisoned neighbour. Loaded again.
-            self.with_run(id, envelope);
+            self.go_on_with_run(id, envelope);
             return;
         }
         if self.is_of_another_namespace(id, &envelope.operation) {
@@ -179,6 +212,7 @@ impl Actor {
         match &envelope.operation {
             Operation::Start(_) => self.start_existing(id, envelope),
             Operation::Input { .. } => self.input(id, envelope),
+            Operation::Eager(_) => self.eager(id, envelope),
             Operation::TakeTask { .. } => self.take_task(id, envelope),
             Operation::TakeQuery { .. } => self.take_query(id, envelope),
             Operation::Describe(_) => self.describe(id, envelope),
@@ -211,24 +245,28 @@ impl Actor {
     /// Lets the core decide about an input of a run in memory. What it decided is in the open batch afterwards, except that starts of
     /// tasks stay in memory (`ride_along`) until something else of the run is written.
     pub(crate) fn decide(&mut self, id: ExecutionId, input: &Input, ride_along: bool) -> Result<Reply, Reject> {
-        let (now, random, config) = (self.now(), self.deps.ids.random_u64(), self.config.clone());
+        self.decide_at(id, input, ride_along, None)
+    }
+
+    /// The same, as of a time that may be a little ago.
+    pub(crate) fn decide_at(&mut self, id: ExecutionId, input: &Input, ride_along: bool, at: Option<Timestamp>) -> Result<Reply, Reject> {
+        let (now, random, config) = (at.unwrap_or_else(|| self.now()), self.deps.ids.random_u64(), self.config.clone());
         let env = Env { now, random, limits: &config.limits, config_version: config.version };
-        let Some(run) = self.cache.get(id) else { return Err(Reject::NotFound) };
-        let Decision { records, messages, successor, reply } = decide(&mut run.state, input, &env)?;
-        if !records.is_empty() {
-            self.open.bytes += 128 * records.len() + input_bytes(input);
-            run.record(records);
-            let closed = !run.state.is_open();
-            if !ride_along {
-                self.open.touched.insert(id);
-            }
-            if closed {
-                self.liveness.run_ended(id);
-            }
+        self.cache.touch(id);
+        let decided = self.cache.change(id, |run| {
+            let Decision { records, messages, successor, reply } = decide(&mut run.state, input, &env)?;
+            let wrote = (!records.is_empty()).then(|| run.record(records));
+            Ok((wrote, messages, successor, reply))
+        });
+        let (wrote, messages, successor, reply) = decided.unwrap_or(Err(Reject::NotFound))?;
+        let Some(run) = self.cache.peek(id) else { return Err(Reject::NotFound) };
+        self.open.bytes += wrote.unwrap_or_default();
+        // A decision may be a message alone; its answer waits for the commit all the same.
+        if (wrote.is_some() && !ride_along) || !messages.is_empty() {
+            self.open.touch(id, run.bytes());
         }
-        if !messages.is_empty() {
-            // A decision may be a message alone; its answer waits for the commit all the same.
-            self.open.touched.insert(id);
+        if wrote.is_some() && !run.state.is_open() {
+            self.liveness.run_ended(id);
         }
         for message in messages {
             self.post(&message);
@@ -244,7 +282,7 @@ impl Actor {
         let sequence = self.next_outbox_sequence;
         self.next_outbox_sequence += 1;
         let bytes = harvest_wire::message::encode(message);
-        self.open.bytes += bytes.len();
+        self.open.bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.open.outbox.push(OutboxRow { sequence, target: message.target, message: bytes });
     }
 
@@ -271,6 +309,12 @@ impl Actor {
     }
 
     fn start(&mut self, start: &StartOperation, envelope: Envelope) {
+        if !self.ready.has_room_for(&start.key.namespace, &start.task_queue) {
+            let refusal = Refusal::Overloaded { limit: "shard.task_queues" };
+            count_refused(&refusal);
+            respond(envelope.responder, Err(refusal));
+            return;
+        }
         let slot = Slot::of(&start.key.namespace, &start.key.workflow_id);
         let id = ExecutionId::new(slot, self.now(), self.deps.ids.random_u64());
         let started = WorkflowStarted {
@@ -337,7 +381,7 @@ impl Actor {
     }
 
     /// A malformed decision fails its workflow task, so that it is tried again later instead of waiting for its timeout.
-    fn refused(&mut self, id: ExecutionId, input: &Input, reject: &Reject) {
+    pub(crate) fn refused(&mut self, id: ExecutionId, input: &Input, reject: &Reject) {
         let Input::CompleteWorkflowTask(complete) = input else { return };
         let malformed = match reject {
             Reject::BadCommand { .. } | Reject::BadDecision { .. } | Reject::Limit { .. } => true,
@@ -433,7 +477,7 @@ impl Actor {
     }
 
     /// Lets an answer go when what it tells is durable: with the batch that holds the run's newest change, or, when there is none,
-    /// after a look at the epoch.
+    /// with the next batch, or after a look at the epoch.
     pub(crate) fn ride(&mut self, id: Option<ExecutionId>, envelope: Envelope, answer: Result<Answer, Refusal>) {
         let riding = Riding { envelope, answer };
         let Some(id) = id else {
@@ -447,6 +491,8 @@ impl Actor {
         let uncommitted = self.cache.peek(id).is_some_and(|run| run.last_batch > self.committed);
         match &mut self.in_flight {
             Some(in_flight) if uncommitted => in_flight.riding.push(riding),
+            // The batch that is being filled will be fenced after this: it shows what a look would.
+            Some(_) | None if self.open.has_writes() => self.open.riding.push(riding),
             Some(_) | None => self.clean.push(riding),
         }
     }
@@ -465,28 +511,6 @@ fn decided(execution_id: ExecutionId, reply: &Reply) -> Answer {
         Reply::Done | Reply::WorkflowTask { .. } | Reply::ActivityTask { .. } => (true, false, false),
     };
     Answer::Decided { execution_id, fresh, try_again, cancel_requested }
-}
-
-/// Bytes of user data in an input, roughly: what it adds to a batch.
-fn input_bytes(input: &Input) -> usize {
-    match input {
-        Input::Start { started, carried } => started.input.len() + carried.signals.iter().map(|signal| signal.payload.len()).sum::<usize>(),
-        Input::Signal { payload, .. } => payload.len(),
-        Input::CompleteWorkflowTask(complete) => 256 * complete.commands.len(),
-        Input::CloseActivity { outcome: ActivityOutcome::Completed(output), .. } => output.len(),
-        Input::Heartbeat { details: Some(details), .. } => details.len(),
-        Input::CloseActivity { .. }
-        | Input::Heartbeat { details: None, .. }
-        | Input::RequestCancel { .. }
-        | Input::Terminate { .. }
-        | Input::StartWorkflowTask { .. }
-        | Input::FailWorkflowTask { .. }
-        | Input::StartActivity { .. }
-        | Input::AnnounceActivity { .. }
-        | Input::ActivityLost { .. }
-        | Input::Wake
-        | Input::Message(_) => 0,
-    }
 }
 
 pub(crate) fn refusal_of(error: &StoreError) -> Refusal {

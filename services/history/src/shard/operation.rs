@@ -1,15 +1,17 @@
 //! What a shard can be asked, and what it answers.
 
-use harvest_ids::{
-    ActivityId, Attempt, DurationMs, EventId, ExecutionId, Namespace, QueryName, RequestId, TaskQueue, Timestamp, WorkerId, WorkflowId, WorkflowType,
-};
+use harvest_ids::{ActivityId, Attempt, DurationMs, EventId, ExecutionId, Namespace, QueryName, RequestId, TaskQueue, Timestamp, WorkerId};
+pub use harvest_persistence::store::BusinessKey;
+use harvest_wire::worker::DecisionAhead;
 use harvest_workflow_core::decision::Reject;
 use harvest_workflow_core::event::{ActivityScheduled, Event};
 use harvest_workflow_core::input::{Input, TaskToken};
 use harvest_workflow_core::message::Message;
 use harvest_workflow_core::payload::{Failure, Payload};
 use harvest_workflow_core::projection::Block;
+use harvest_workflow_core::record::Dispatch;
 use harvest_workflow_core::state::{Outcome, Status};
+use std::collections::BTreeSet;
 use tokio::sync::oneshot;
 
 /// Where an answer goes.
@@ -26,17 +28,6 @@ pub enum Target {
     Key(BusinessKey),
 }
 
-/// What is unique among open runs.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BusinessKey {
-    /// Tenant.
-    pub namespace: Namespace,
-    /// Type.
-    pub workflow_type: WorkflowType,
-    /// The user's id.
-    pub workflow_id: WorkflowId,
-}
-
 /// Something to do with a run.
 #[derive(Debug)]
 pub enum Operation {
@@ -51,6 +42,8 @@ pub enum Operation {
         /// What reached it.
         input: Input,
     },
+    /// A worker answers a task and may be given more work by the answer to that.
+    Eager(Box<EagerOperation>),
     /// A worker has room: hand it the task if it is still pending.
     TakeTask {
         /// The run.
@@ -111,6 +104,28 @@ pub enum Operation {
     },
 }
 
+/// A worker's answer, with what it would do next at once.
+#[derive(Debug, Clone)]
+pub struct EagerOperation {
+    /// The answer: [`Input::CompleteWorkflowTask`] or [`Input::CloseActivity`].
+    pub input: Input,
+    /// Which commands (of the input, or of the decision ahead) schedule an activity that the worker wants.
+    pub eager_commands: BTreeSet<usize>,
+    /// What workflow code decides about the activity's result.
+    pub ahead: Option<DecisionAhead>,
+}
+
+impl EagerOperation {
+    /// Which task is answered, and by whom.
+    pub(crate) fn answers(&self) -> Option<(&TaskToken, &WorkerId)> {
+        match &self.input {
+            Input::CompleteWorkflowTask(complete) => Some((&complete.token, &complete.worker_id)),
+            Input::CloseActivity { token, worker_id, .. } => Some((token, worker_id)),
+            _ => None,
+        }
+    }
+}
+
 /// A start as its caller wants it.
 #[derive(Debug, Clone)]
 pub struct StartOperation {
@@ -153,6 +168,8 @@ pub enum Answer {
         /// The running attempt should stop.
         cancel_requested: bool,
     },
+    /// The worker's decision is taken, and this is what it gets by it.
+    Given(Box<Given>),
     /// A workflow task for the worker.
     WorkflowTask(Box<TakenWorkflowTask>),
     /// An activity task for the worker.
@@ -185,6 +202,21 @@ pub enum Answer {
     },
 }
 
+/// What a worker gets by its decision.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Given {
+    /// The decision was sent back: a new task comes.
+    pub try_again: bool,
+    /// Activities that are the worker's now.
+    pub activities: Vec<TakenActivityTask>,
+    /// Events after those that the decision had seen, when they are in memory.
+    pub new_events: Vec<Event>,
+    /// When the decision was recorded.
+    pub decided_at: Timestamp,
+    /// The dispatch of the workflow task that a decision ahead took and completed.
+    pub(crate) own_dispatch: Option<Dispatch>,
+}
+
 /// A workflow task as taken.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TakenWorkflowTask {
@@ -215,6 +247,8 @@ pub struct TakenActivityTask {
     pub heartbeat_details: Option<Payload>,
     /// Why the previous attempt failed.
     pub previous_failure: Option<Failure>,
+    /// Since when it runs.
+    pub started_at: Timestamp,
 }
 
 /// A query as taken.

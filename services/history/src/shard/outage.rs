@@ -252,6 +252,7 @@ impl Actor {
 fn worked_on(operation: &Operation) -> Option<ExecutionId> {
     match operation {
         Operation::TakeTask { execution_id, .. } => Some(*execution_id),
+        Operation::Eager(eager) => eager.answers().map(|(token, _)| token.execution_id),
         _ => None,
     }
 }

@@ -7,8 +7,12 @@ use std::time::Duration;
 
 /// Most messages in one delivery.
 const MAX_DELIVERY: usize = 100;
+/// Most bytes in one delivery, unless one message alone has more: what is larger than a gRPC message may be would never arrive.
+const MAX_DELIVERY_BYTES: usize = 4 * 1024 * 1024;
 /// Most undelivered messages in memory; beyond it they are read from the store again when there is room.
 pub(crate) const MAX_WAITING: usize = 10_000;
+/// Most bytes of undelivered messages in memory, likewise.
+const MAX_WAITING_BYTES: usize = 32 * 1024 * 1024;
 
 #[derive(Debug, Default)]
 struct Lane {
@@ -23,6 +27,7 @@ struct Lane {
 pub(crate) struct Outbox {
     lanes: BTreeMap<ShardId, Lane>,
     waiting: usize,
+    waiting_bytes: usize,
     /// Messages above this sequence may be in the store only.
     spilled_after: Option<i64>,
     /// Everything up to here came by a page: what a commit brings of it later is here already.
@@ -42,7 +47,7 @@ impl Outbox {
             self.missed |= self.reading;
             return; // the store's pages bring it, in order
         }
-        if self.waiting >= MAX_WAITING {
+        if self.waiting >= MAX_WAITING || self.waiting_bytes >= MAX_WAITING_BYTES {
             self.spilled_after = Some(row.sequence - 1);
             return;
         }
@@ -51,6 +56,7 @@ impl Outbox {
 
     fn push(&mut self, target: ShardId, row: OutboxRow) {
         self.waiting += 1;
+        self.waiting_bytes += row.message.len();
         self.lanes.entry(target).or_default().waiting.push_back(row);
     }
 
@@ -61,7 +67,8 @@ impl Outbox {
 
     /// Where to read a page, when one is wanted. It is answered by one [`Outbox::page`].
     pub(crate) fn wants_page(&mut self) -> Option<i64> {
-        let after = self.spilled_after.filter(|_| !self.reading && self.waiting < MAX_WAITING / 2)?;
+        let room = self.waiting < MAX_WAITING / 2 && self.waiting_bytes < MAX_WAITING_BYTES / 2;
+        let after = self.spilled_after.filter(|_| !self.reading && room)?;
         self.reading = true;
         self.missed = false;
         Some(after)
@@ -88,7 +95,13 @@ impl Outbox {
     pub(crate) fn deliveries(&mut self, now: Duration) -> Vec<(ShardId, Vec<OutboxRow>)> {
         let idle = self.lanes.iter_mut().filter(|(_, lane)| lane.in_delivery == 0 && !lane.waiting.is_empty() && lane.not_before.is_none_or(|at| at <= now));
         idle.map(|(target, lane)| {
-            let rows: Vec<_> = lane.waiting.iter().take(MAX_DELIVERY).cloned().collect();
+            let mut bytes = 0;
+            let fits = |row: &&OutboxRow| {
+                let first = bytes == 0;
+                bytes += row.message.len();
+                first || bytes <= MAX_DELIVERY_BYTES
+            };
+            let rows: Vec<_> = lane.waiting.iter().take(MAX_DELIVERY).take_while(fits).cloned().collect();
             lane.in_delivery = rows.len();
             (*target, rows)
         })
@@ -108,11 +121,12 @@ impl Outbox {
         lane.failures = 0;
         lane.not_before = None;
         self.waiting -= count;
-        let done = lane.waiting.drain(..count).map(|row| row.sequence).collect();
+        let done: Vec<OutboxRow> = lane.waiting.drain(..count).collect();
+        self.waiting_bytes -= done.iter().map(|row| row.message.len()).sum::<usize>();
         if lane.waiting.is_empty() {
             self.lanes.remove(&target);
         }
-        done
+        done.into_iter().map(|row| row.sequence).collect()
     }
 }
 
@@ -143,6 +157,26 @@ mod tests {
         outbox.add(TARGET, row(2));
         outbox.add(TARGET, row(3));
         assert_eq!(delivered(&mut outbox), [3], "its row can be removed only once");
+    }
+
+    #[test]
+    fn a_delivery_holds_what_fits_a_message_and_large_ones_do_not_fill_memory() {
+        let large = |sequence| OutboxRow { message: bytes::Bytes::from(vec![0; 3 * 1024 * 1024]), ..row(sequence) };
+        let mut outbox = Outbox::default();
+        (1..=20).for_each(|sequence| outbox.add(TARGET, large(sequence)));
+        assert!(outbox.waiting_bytes < MAX_WAITING_BYTES + 3 * 1024 * 1024);
+        let in_memory = outbox.waiting;
+        assert!(in_memory < 20);
+        let mut all = delivered(&mut outbox);
+        assert_eq!(all, [1], "two do not fit one delivery");
+        while outbox.waiting > 0 {
+            all.extend(delivered(&mut outbox));
+        }
+        assert_eq!(outbox.waiting_bytes, 0);
+        let after = outbox.wants_page().unwrap();
+        outbox.page(Some((after + 1..=20).map(|sequence| (TARGET, row(sequence))).collect()), 500);
+        all.extend(delivered(&mut outbox));
+        assert_eq!(all, (1..=20).collect::<Vec<_>>());
     }
 
     #[test]

@@ -1,15 +1,14 @@
 //! Queries that wait for a worker's answer. They leave no trace.
 
-use super::Envelope;
+use super::admission::{Gate, Group, operation_bytes};
 use super::batch::respond;
 use super::operation::{Answer, Refusal};
+use super::{Envelope, count_refused};
 use harvest_ids::{ExecutionId, QueryName, WorkerId};
 use harvest_workflow_core::payload::Payload;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
-
-/// Most queries that wait at a time on one shard.
-const MAX_WAITING: usize = 1000;
 
 /// One query.
 #[derive(Debug)]
@@ -24,22 +23,33 @@ pub(crate) struct WaitingQuery {
 }
 
 /// Waiting queries of a shard by number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Queries {
+    gate: Arc<Gate>,
     waiting: BTreeMap<u64, WaitingQuery>,
     /// Queries of runs whose code has not run yet: nobody could answer them.
     held: BTreeMap<ExecutionId, Vec<u64>>,
 }
 
 impl Queries {
+    /// None wait; `gate` says how many may.
+    pub(crate) fn new(gate: Arc<Gate>) -> Self {
+        Self { gate, waiting: BTreeMap::new(), held: BTreeMap::new() }
+    }
+
     /// Adds a query, or refuses it when too many wait.
-    pub(crate) fn add(&mut self, number: u64, query: WaitingQuery) -> bool {
-        if self.waiting.len() >= MAX_WAITING {
-            respond(query.envelope.responder, Err(Refusal::Overloaded { limit: "waiting_queries" }));
-            return false;
+    pub(crate) fn add(&mut self, number: u64, mut query: WaitingQuery) -> bool {
+        match self.gate.admit(Group::Callers(query.execution_id), operation_bytes(&query.envelope.operation)).inspect_err(count_refused) {
+            Ok(permit) => {
+                query.envelope.permit = Some(permit);
+                self.waiting.insert(number, query);
+                true
+            }
+            Err(refusal) => {
+                respond(query.envelope.responder, Err(refusal));
+                false
+            }
         }
-        self.waiting.insert(number, query);
-        true
     }
 
     /// Holds a query back until the first decision of its run.

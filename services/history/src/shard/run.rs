@@ -1,12 +1,15 @@
 //! A run in memory: its state, its newest events, and what of it is saved.
 
+use super::eager::GivenBefore;
 use super::facts::{self, Fact};
-use super::operation::{ActivityView, BusinessKey, RunView};
+use super::operation::{ActivityView, BusinessKey, RunView, TakenActivityTask};
 use harvest_ids::{EventId, ExecutionId, Timestamp, WorkerId};
 use harvest_persistence::batch::{Batch, DueRow, HistoryRow, RunMutable, RunRow, RunUpdate, TaskId, TaskRow};
 use harvest_persistence::store::StoredRun;
 use harvest_workflow_core::event::Event;
-use harvest_workflow_core::machine::activity::ActivityPhase;
+use harvest_workflow_core::input::TaskToken;
+use harvest_workflow_core::machine::activity::{Activity, ActivityPhase};
+use harvest_workflow_core::measure::{event_bytes, record_bytes};
 use harvest_workflow_core::projection::{Projection, TaskKey};
 use harvest_workflow_core::record::Record;
 use harvest_workflow_core::state::State;
@@ -14,6 +17,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Most bytes of newest events that a run keeps for dispatch; older ones are read from the store.
 const TAIL_BYTES: u64 = 256 * 1024;
+/// A run in memory besides what its state and its events weigh: itself, its key, its places in the maps.
+const RUN_BYTES: u64 = 1_024;
+/// A record in memory besides what it is measured with.
+const RECORD_BYTES: u64 = 160;
+/// A pending task in memory.
+const TASK_BYTES: u64 = 64;
 
 /// A run in memory.
 #[derive(Debug)]
@@ -26,6 +35,7 @@ pub(crate) struct Run {
     tail_bytes: u64,
     /// Records that are in no sealed batch yet.
     unsaved: Vec<Record>,
+    unsaved_bytes: u64,
     unsaved_first: u64,
     unsaved_first_event: EventId,
     /// What the rows hold once all sealed batches have committed; `None` before the first.
@@ -34,8 +44,12 @@ pub(crate) struct Run {
     pub(crate) last_batch: u64,
     /// The worker session that made the last decision.
     pub(crate) sticky: Option<WorkerId>,
+    /// What the newest answer to a worker gave it.
+    pub(crate) given: Option<GivenBefore>,
     /// When it was last used, for eviction: a counter of the cache.
     pub(crate) used: u64,
+    /// It was loaded for an operation that has not had it yet.
+    pub(crate) awaited: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -66,12 +80,15 @@ impl Run {
             tail: VecDeque::new(),
             tail_bytes: 0,
             unsaved: Vec::new(),
+            unsaved_bytes: 0,
             unsaved_first: 1,
             unsaved_first_event: EventId(1),
             saved: None,
             last_batch: 0,
             sticky: None,
+            given: None,
             used: 0,
+            awaited: false,
         }
     }
 
@@ -92,12 +109,30 @@ impl Run {
         Ok(run)
     }
 
-    /// Takes what the core decided (and has already applied to the state).
-    pub(crate) fn record(&mut self, records: Vec<Record>) {
+    /// Takes what the core decided (and has already applied to the state). Returns what the records weigh.
+    pub(crate) fn record(&mut self, records: Vec<Record>) -> u64 {
+        let before = self.unsaved_bytes;
         for record in records {
             self.note(record.clone());
+            self.unsaved_bytes += record_bytes(&record) + RECORD_BYTES;
             self.unsaved.push(record);
         }
+        self.unsaved_bytes - before
+    }
+
+    /// Bytes of memory that the run takes, by estimate. Costs nothing to ask. Payloads that the state and the newest events share count twice.
+    pub(crate) fn bytes(&self) -> u64 {
+        let lengths = RECORD_BYTES * wide(self.tail.len()) + TASK_BYTES * wide(self.saved.as_ref().map_or(0, |saved| saved.tasks.len()));
+        RUN_BYTES + self.state.memory_bytes() + self.tail_bytes + self.unsaved_bytes + lengths
+    }
+
+    /// The same, counted anew: what a test compares [`Run::bytes`] with.
+    #[cfg(test)]
+    pub(crate) fn recounted_bytes(&self) -> u64 {
+        let tail: u64 = self.tail.iter().map(|event| event_bytes(&event.kind) + RECORD_BYTES).sum();
+        let unsaved: u64 = self.unsaved.iter().map(|record| record_bytes(record) + RECORD_BYTES).sum();
+        let tasks = TASK_BYTES * wide(self.saved.as_ref().map_or(0, |saved| saved.tasks.len()));
+        RUN_BYTES + self.state.recounted_memory_bytes() + tail + unsaved + tasks
     }
 
     fn note(&mut self, record: Record) {
@@ -105,11 +140,11 @@ impl Run {
         if let harvest_workflow_core::event::EventKind::WorkflowTaskCompleted(completed) = &event.kind {
             self.sticky = Some(completed.worker_id.clone());
         }
-        self.tail_bytes += harvest_workflow_core::measure::event_bytes(&event.kind);
+        self.tail_bytes += event_bytes(&event.kind);
         self.tail.push_back(event);
         while self.tail_bytes > TAIL_BYTES && self.tail.len() > 1 {
             if let Some(oldest) = self.tail.pop_front() {
-                self.tail_bytes -= harvest_workflow_core::measure::event_bytes(&oldest.kind);
+                self.tail_bytes -= event_bytes(&oldest.kind);
             }
         }
     }
@@ -118,6 +153,27 @@ impl Run {
     pub(crate) fn events(&self, first: EventId, last: EventId) -> Option<Vec<Event>> {
         let oldest = self.tail.front()?.id;
         (oldest <= first).then(|| self.tail.iter().filter(|event| event.id >= first && event.id <= last).cloned().collect())
+    }
+
+    /// The newest event, when it is in memory.
+    pub(crate) fn newest_event(&self) -> Option<&Event> {
+        self.tail.back()
+    }
+
+    /// An activity's task for the worker that has taken it.
+    pub(crate) fn taken_activity(&self, token: TaskToken, activity: &Activity) -> TakenActivityTask {
+        let started_at = match activity.phase() {
+            ActivityPhase::Running { started_at, .. } => *started_at,
+            ActivityPhase::Ready { .. } | ActivityPhase::Backoff { .. } => self.state.last_record_at(),
+        };
+        TakenActivityTask {
+            started_at,
+            token,
+            run: self.view(false),
+            spec: activity.spec().clone(),
+            heartbeat_details: activity.heartbeat_details().cloned(),
+            previous_failure: activity.last_failure().cloned(),
+        }
     }
 
     /// Records that are in no sealed batch.
@@ -137,7 +193,9 @@ impl Run {
     }
 
     fn clear_unsaved(&mut self) {
-        self.unsaved.clear();
+        // A large decision must not leave its room behind in every run.
+        self.unsaved = Vec::new();
+        self.unsaved_bytes = 0;
         self.unsaved_first = self.state.record_count() + 1;
         self.unsaved_first_event = self.state.last_event_id().next();
     }
@@ -188,6 +246,11 @@ impl Run {
         }
         batch.tasks_gone.extend(saved.tasks.keys().filter(|key| !tasks.contains_key(key)).map(|key| self.task_id(*key)));
         tasks
+    }
+
+    /// Tasks that have a row and wait for a worker.
+    pub(crate) fn waiting_tasks(&self) -> Vec<TaskRow> {
+        self.saved.as_ref().map(|saved| self.ready(&self.state.projection(), &saved.tasks)).unwrap_or_default()
     }
 
     fn ready(&self, projection: &Projection, tasks: &BTreeMap<TaskKey, i64>) -> Vec<TaskRow> {
@@ -271,7 +334,11 @@ impl Run {
     }
 }
 
-fn activity_view(activity_id: EventId, activity: &harvest_workflow_core::machine::activity::Activity) -> ActivityView {
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+fn activity_view(activity_id: EventId, activity: &Activity) -> ActivityView {
     let (attempt, state, worker_id, retry_at) = match activity.phase() {
         ActivityPhase::Ready { attempt, .. } => (*attempt, "SCHEDULED", None, None),
         ActivityPhase::Running { attempt, dispatch, .. } => (*attempt, "STARTED", Some(dispatch.worker_id.clone()), None),

@@ -1,15 +1,16 @@
 //! The worker's side of a shard: tasks taken, attempts announced or lost, deadlines, offers, queries, reads.
 
-use super::Envelope;
 use super::actor::{Actor, Happening, NEAR, PAGE};
+use super::admission::{Group, operation_bytes};
 use super::batch::respond;
 use super::neighbours::{Offer, OfferKind};
-use super::operation::{Answer, ClosedView, Operation, Refusal, TakenActivityTask, TakenQuery, TakenWorkflowTask, Target};
+use super::operation::{Answer, ClosedView, Operation, Refusal, TakenQuery, TakenWorkflowTask, Target};
 use super::queries::WaitingQuery;
+use super::{Envelope, count_refused};
 use harvest_ids::{ActivityId, Attempt, EventId, ExecutionId, WorkerId};
 use harvest_persistence::batch::TaskId;
 use harvest_persistence::error::StoreError;
-use harvest_runtime::Clock;
+use harvest_runtime::{Clock, metrics};
 use harvest_workflow_core::decision::{Reject, Reply};
 use harvest_workflow_core::input::{Input, TaskToken};
 use harvest_workflow_core::projection::TaskKey;
@@ -17,8 +18,6 @@ use harvest_workflow_core::record::Dispatch;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Most callers that wait for outcomes at a time.
-const MAX_WAITING_RESULTS: usize = 100_000;
 /// Between two tries to read a page of pending work.
 const READ_AGAIN: Duration = Duration::from_millis(200);
 
@@ -32,7 +31,7 @@ async fn patiently<T>(clock: &dyn Clock, read: impl Future<Output = Result<T, St
 }
 
 impl Actor {
-    fn new_dispatch(&mut self, worker_id: &WorkerId) -> Dispatch {
+    pub(crate) fn new_dispatch(&mut self, worker_id: &WorkerId) -> Dispatch {
         self.dispatches += 1;
         Dispatch { epoch: self.epoch, sequence: self.dispatches, worker_id: worker_id.clone() }
     }
@@ -75,7 +74,7 @@ impl Actor {
         })))
     }
 
-    fn take_activity(&mut self, id: ExecutionId, activity_id: ActivityId, worker_id: &WorkerId) -> Result<Answer, Reject> {
+    pub(crate) fn take_activity(&mut self, id: ExecutionId, activity_id: ActivityId, worker_id: &WorkerId) -> Result<Answer, Reject> {
         let dispatch = self.new_dispatch(worker_id);
         let once = self.cache.peek(id).and_then(|run| run.state.activity(activity_id)).is_some_and(|activity| activity.spec().retry.max_attempts == 1);
         // An activity that may run only once must be known to be started before anybody starts it.
@@ -85,13 +84,8 @@ impl Actor {
         self.liveness.heard(id, activity_id, attempt, now);
         let run = self.cache.peek(id).ok_or(Reject::NotFound)?;
         let activity = run.state.activity(activity_id).ok_or(Reject::NotFound)?;
-        Ok(Answer::ActivityTask(Box::new(TakenActivityTask {
-            token: TaskToken { execution_id: id, activity_id: Some(activity_id), attempt, dispatch },
-            run: run.view(false),
-            spec: activity.spec().clone(),
-            heartbeat_details: activity.heartbeat_details().cloned(),
-            previous_failure: activity.last_failure().cloned(),
-        })))
+        let token = TaskToken { execution_id: id, activity_id: Some(activity_id), attempt, dispatch };
+        Ok(Answer::ActivityTask(Box::new(run.taken_activity(token, activity))))
     }
 
     /// A start that is only in memory has no due row yet, so its timeout is watched here.
@@ -123,7 +117,7 @@ impl Actor {
     /// Gives a run an input that nobody waits for an answer to.
     pub(crate) fn tell(&mut self, id: ExecutionId, input: Input) {
         let (responder, _) = oneshot::channel();
-        self.take(Envelope { operation: Operation::Input { target: Target::Execution(id), follow_chain: false, input }, responder });
+        self.take(Envelope { operation: Operation::Input { target: Target::Execution(id), follow_chain: false, input }, responder, permit: None });
     }
 
     /// Attempts that a run has with workers are expected to be announced from now on.
@@ -172,13 +166,15 @@ impl Actor {
         if !self.health.is_away() {
             self.load_undone();
         }
+        #[cfg(test)]
+        self.cache.check();
         self.queries.sweep(now);
+        metrics::WORKFLOW_CACHE_BYTES.set_count(self.deps.memory.used(), []);
         self.ready.sweep(now);
         self.waiters.retain(|_, waiting| {
             waiting.retain(|envelope| !envelope.responder.is_closed());
             !waiting.is_empty()
         });
-        self.waiting_results = self.waiters.values().map(Vec::len).sum();
         // Once a start is saved its deadline has a due row, which the scanner watches.
         let (cache, wall) = (&self.cache, self.deps.clock.now());
         self.volatile.retain(|(at, id)| at.since(wall) < NEAR || cache.peek(*id).is_some_and(|run| run.has_unsaved()));
@@ -240,7 +236,7 @@ impl Actor {
         let answer = Answer::Described(Box::new(run.view(true)));
         if run.has_unsaved() {
             // It shows attempts whose start is only in memory: what a reader sees must last.
-            self.open.touched.insert(id);
+            self.open.touch(id, run.bytes());
         }
         self.ride(Some(id), envelope, Ok(answer));
     }
@@ -254,11 +250,11 @@ impl Actor {
     pub(crate) fn await_close(&mut self, id: ExecutionId, envelope: Envelope) {
         match self.closed_answer(id) {
             Some(answer) => self.ride(Some(id), envelope, Ok(answer)),
-            None if self.waiting_results >= MAX_WAITING_RESULTS => respond(envelope.responder, Err(Refusal::Overloaded { limit: "waiting_results" })),
-            None => {
-                self.waiting_results += 1;
-                self.waiters.entry(id).or_default().push(envelope);
-            }
+            None => match self.waiting_results.admit(Group::Callers(id), operation_bytes(&envelope.operation)).inspect_err(count_refused) {
+                // It may wait for long: not in the place of one that is answered soon.
+                Ok(permit) => self.waiters.entry(id).or_default().push(Envelope { permit: Some(permit), ..envelope }),
+                Err(refusal) => respond(envelope.responder, Err(refusal)),
+            },
         }
     }
 
@@ -271,7 +267,6 @@ impl Actor {
     /// The close of a run has committed.
     pub(crate) fn answer_waiters(&mut self, id: ExecutionId) {
         let Some(waiting) = self.waiters.remove(&id) else { return };
-        self.waiting_results = self.waiting_results.saturating_sub(waiting.len());
         let Some(answer) = self.closed_answer(id) else { return };
         for envelope in waiting {
             respond(envelope.responder, Ok(answer.clone()));

@@ -6,10 +6,12 @@
 mod activities;
 mod answers;
 mod backlog;
+mod bounds;
 mod chains;
 mod children;
 mod clock;
 mod commits;
+mod eager;
 mod faulty;
 mod fleet;
 mod handover;

@@ -5,7 +5,7 @@ use super::fixture::{
     Owner, activity_task, at, change, closed, due, events, id, message, namespace, queue, run, task, workflow_id, workflow_task, workflow_type,
 };
 use crate::batch::{Batch, HistoryRow, RunRow, TaskRow};
-use crate::store::{BacklogQueue, Recovery, RunFilter, TaskKind};
+use crate::store::{BacklogQueue, BusinessKey, Recovery, RunFilter, TaskKind};
 use bytes::Bytes;
 use harvest_ids::{EventId, ExecutionId, Namespace, ShardId};
 use harvest_workflow_core::state::Status;
@@ -20,16 +20,17 @@ pub async fn find_run_prefers_the_open_run_and_then_the_newest_closed(subject: &
         let mutable = if status == Status::Running { super::fixture::open(1) } else { closed(status, 2, 5000) };
         RunRow { workflow_id: key.clone(), mutable, ..run(number) }
     };
-    let find = || async { subject.runs.find_run(SHARD, &Namespace::default(), &workflow_type("order"), &key).await.expect("read") };
-    assert_eq!(find().await, None);
+    let of = |workflow_type, namespace| BusinessKey { namespace, workflow_type, workflow_id: key.clone() };
+    let wanted = of(workflow_type("order"), Namespace::default());
+    let find = |keys: Vec<BusinessKey>| async move { subject.runs.find_runs(SHARD, &keys).await.expect("read") };
+    assert_eq!(find(vec![]).await, []);
+    assert_eq!(find(vec![wanted.clone()]).await, [None]);
     owner.commit(Batch { runs_new: vec![same_key(5, Status::Failed), same_key(3, Status::Completed), same_key(1, Status::Running)], ..Batch::default() }).await;
-    assert_eq!(find().await, Some((id(1), Status::Running)));
+    assert_eq!(find(vec![wanted.clone()]).await, [Some((id(1), Status::Running))]);
     owner.commit(Batch { runs_changed: vec![change(1, closed(Status::Terminated, 3, 9000))], ..Batch::default() }).await;
-    assert_eq!(find().await, Some((id(5), Status::Failed)), "the newest by its start, which is the order of lists");
-    let other = subject.runs.find_run(SHARD, &Namespace::default(), &workflow_type("refund"), &key).await.expect("read");
-    assert_eq!(other, None);
-    let other = subject.runs.find_run(SHARD, &namespace("other"), &workflow_type("order"), &key).await.expect("read");
-    assert_eq!(other, None);
+    let keys = vec![of(workflow_type("refund"), Namespace::default()), wanted.clone(), of(workflow_type("order"), namespace("other")), wanted];
+    let newest = Some((id(5), Status::Failed)); // by its start, which is the order of lists
+    assert_eq!(find(keys).await, [None, newest, None, newest]);
 }
 
 async fn page(subject: &Subject, from: u64, max_bytes: usize) -> Vec<Bytes> {

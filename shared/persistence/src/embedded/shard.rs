@@ -6,10 +6,10 @@ use super::error::store_error;
 use super::rows::{Number, blob, execution_id, get, kind_number, name, query, run_row, status, task_id, task_kind, unsigned};
 use crate::batch::{Batch, BatchId, DueRow, OutboxRow, RunRow, TaskId, TaskRow};
 use crate::error::{CommitError, StoreError};
-use crate::store::{BacklogQueue, Fence, Recovery, RunFilter, ShardStore, ShardWriter, StoredRun};
+use crate::store::{BacklogQueue, BusinessKey, Fence, Recovery, RunFilter, ShardStore, ShardWriter, StoredRun};
 use async_trait::async_trait;
 use bytes::Bytes;
-use harvest_ids::{Epoch, EventId, ExecutionId, Namespace, ShardId, Timestamp, WorkflowId, WorkflowType};
+use harvest_ids::{Epoch, EventId, ExecutionId, ShardId, Timestamp, WorkflowType};
 use harvest_workflow_core::projection::TaskKey;
 use harvest_workflow_core::state::Status;
 use rusqlite::{Connection, Params, Row, params};
@@ -69,16 +69,15 @@ impl ShardStore for EmbeddedStore {
         self.engine.read(|connection| load(connection, shard_id, execution_id))
     }
 
-    async fn find_run(
-        &self,
-        shard_id: ShardId,
-        namespace: &Namespace,
-        workflow_type: &WorkflowType,
-        workflow_id: &WorkflowId,
-    ) -> Result<Option<(ExecutionId, Status)>, StoreError> {
-        let values = params![shard_id.0, namespace.as_str(), workflow_id.as_str(), workflow_type.as_str()];
+    async fn find_runs(&self, shard_id: ShardId, keys: &[BusinessKey]) -> Result<Vec<Option<(ExecutionId, Status)>>, StoreError> {
         let read = |row: &Row<'_>| Ok((execution_id(row, 0)?, status(row, 1)?));
-        self.engine.read(|connection| query(connection, include_str!("run/find.sql"), values, read).map(first))
+        self.engine.read(|connection| {
+            let find = |key: &BusinessKey| {
+                let values = params![shard_id.0, key.namespace.as_str(), key.workflow_id.as_str(), key.workflow_type.as_str()];
+                query(connection, include_str!("run/find.sql"), values, read).map(first)
+            };
+            keys.iter().map(find).collect()
+        })
     }
 
     async fn history(&self, shard_id: ShardId, execution_id: ExecutionId, from: EventId, max_bytes: usize) -> Result<Vec<Bytes>, StoreError> {

@@ -8,10 +8,10 @@ use super::writer::PgWriter;
 use super::{PgStore, bigint, integer, leaf_sql};
 use crate::batch::{BatchId, DueRow, OutboxRow, RunRow, TaskId, TaskRow};
 use crate::error::StoreError;
-use crate::store::{BacklogQueue, Fence, Recovery, RunFilter, ShardStore, ShardWriter, StoredRun};
+use crate::store::{BacklogQueue, BusinessKey, Fence, Recovery, RunFilter, ShardStore, ShardWriter, StoredRun};
 use async_trait::async_trait;
 use bytes::Bytes;
-use harvest_ids::{Epoch, EventId, ExecutionId, Namespace, ShardId, Timestamp, WorkflowId, WorkflowType};
+use harvest_ids::{Epoch, EventId, ExecutionId, Namespace, ShardId, Timestamp, WorkflowType};
 use harvest_workflow_core::projection::TaskKey;
 use harvest_workflow_core::state::Status;
 use sqlx::postgres::PgRow;
@@ -80,17 +80,19 @@ impl ShardStore for PgStore {
         row.as_ref().map(stored_run).transpose()
     }
 
-    async fn find_run(
-        &self,
-        shard_id: ShardId,
-        namespace: &Namespace,
-        workflow_type: &WorkflowType,
-        workflow_id: &WorkflowId,
-    ) -> Result<Option<(ExecutionId, Status)>, StoreError> {
-        let query =
-            sqlx::query(leaf_sql(include_str!("run/find.sql"), shard_id)).bind(namespace.as_str()).bind(workflow_id.as_str()).bind(workflow_type.as_str());
-        let row = self.session().await?.fetch_optional(query).await?;
-        row.map(|row| Ok((execution_id(column(&row, "execution_id")?)?, status(column(&row, "status")?)?))).transpose()
+    async fn find_runs(&self, shard_id: ShardId, keys: &[BusinessKey]) -> Result<Vec<Option<(ExecutionId, Status)>>, StoreError> {
+        let texts = |text: fn(&BusinessKey) -> &str| keys.iter().map(text).map(str::to_owned).collect::<Vec<_>>();
+        let query = sqlx::query(leaf_sql(include_str!("run/find.sql"), shard_id))
+            .bind(texts(|key| key.namespace.as_str()))
+            .bind(texts(|key| key.workflow_id.as_str()))
+            .bind(texts(|key| key.workflow_type.as_str()));
+        let mut found = vec![None; keys.len()];
+        for row in self.session().await?.fetch_all(query).await? {
+            let position: i64 = column(&row, "position")?;
+            let place = usize::try_from(position - 1).ok().and_then(|at| found.get_mut(at)).ok_or_else(|| corrupt("position", position))?;
+            *place = Some((execution_id(column(&row, "execution_id")?)?, status(column(&row, "status")?)?));
+        }
+        Ok(found)
     }
 
     async fn history(&self, shard_id: ShardId, execution_id: ExecutionId, from: EventId, max_bytes: usize) -> Result<Vec<Bytes>, StoreError> {

@@ -26,6 +26,8 @@ pub struct FakeHistory {
     pub signals: Arc<Mutex<Vec<v1::SignalWorkflowRequest>>>,
     pub announcements: Arc<Mutex<Vec<AnnounceCall>>>,
     pub result: Arc<Mutex<v1::GetResultResponse>>,
+    /// Tokens of activities that the next answer to a decision brings along.
+    pub eager: Arc<Mutex<Vec<bytes::Bytes>>>,
     /// Whether calls hang, as a frozen process's do.
     pub frozen: Arc<Mutex<bool>>,
     pub called: Arc<Notify>,
@@ -42,6 +44,13 @@ impl FakeHistory {
 
     pub fn calls_of(&self, rpc: &str) -> Vec<(u32, String)> {
         self.calls.lock().unwrap().iter().filter(|(name, ..)| *name == rpc).map(|(_, shard, id)| (*shard, id.clone())).collect()
+    }
+
+    /// What a decision leads to.
+    fn decided(&self) -> v1::CompleteWorkflowTaskResponse {
+        let tokens = std::mem::take(&mut *self.eager.lock().unwrap());
+        let eager_activities = tokens.into_iter().map(|task_token| v1::ActivityTask { task_token, ..Default::default() }).collect();
+        v1::CompleteWorkflowTaskResponse { eager_activities, ..Default::default() }
     }
 
     async fn enter(&self, rpc: &'static str, shard_id: u32, request_id: &str) -> Result<(), Status> {
@@ -121,7 +130,7 @@ impl HistoryService for FakeHistory {
     }
     async fn complete_workflow_task(&self, request: Request<CompleteWorkflowTaskCall>) -> Result<Response<v1::CompleteWorkflowTaskResponse>, Status> {
         self.enter("complete_workflow_task", request.get_ref().shard_id, "").await?;
-        Ok(Response::new(v1::CompleteWorkflowTaskResponse { try_again: false }))
+        Ok(Response::new(self.decided()))
     }
     async fn fail_workflow_task(&self, request: Request<FailWorkflowTaskCall>) -> Result<Response<v1::FailWorkflowTaskResponse>, Status> {
         self.enter("fail_workflow_task", request.get_ref().shard_id, "").await?;
@@ -129,7 +138,7 @@ impl HistoryService for FakeHistory {
     }
     async fn close_activity(&self, request: Request<CloseActivityCall>) -> Result<Response<v1::CloseActivityResponse>, Status> {
         self.enter("close_activity", request.get_ref().shard_id, "").await?;
-        Ok(Response::new(v1::CloseActivityResponse {}))
+        Ok(Response::new(v1::CloseActivityResponse { decided: Some(self.decided()) }))
     }
     async fn heartbeat(&self, request: Request<HeartbeatCall>) -> Result<Response<v1::HeartbeatResponse>, Status> {
         self.enter("heartbeat", request.get_ref().shard_id, "").await?;

@@ -12,7 +12,7 @@ use harvest_fleet_config::LocalBus;
 use harvest_frontend::{Config, Deps, build};
 use harvest_persistence::control::ServiceKind;
 use harvest_proto::v1;
-use harvest_rpc::{Error, Server};
+use harvest_rpc::{Error, Network, Server};
 use harvest_runtime::{Health, OwnedTask, SystemClock, SystemIds};
 use history::FakeHistory;
 use matching::FakeMatching;
@@ -81,6 +81,7 @@ impl Fleet {
             store: runs.clone(),
             directory: directory.clone(),
             bus: Arc::new(LocalBus::default()),
+            network: Network::tcp(),
             clock,
             ids: Arc::new(SystemIds),
             health: health.clone(),

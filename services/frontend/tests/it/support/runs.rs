@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use harvest_ids::{Epoch, EventId, ExecutionId, Namespace, ShardId, Timestamp, WorkflowId, WorkflowType};
+use harvest_ids::{Epoch, EventId, ExecutionId, ShardId, Timestamp};
 use harvest_persistence::batch::{BatchId, DueRow, OutboxRow, RunRow, TaskRow};
 use harvest_persistence::error::StoreError;
-use harvest_persistence::store::{BacklogQueue, Fence, Recovery, RunFilter, ShardStore, ShardWriter, StoredRun};
+use harvest_persistence::store::{BacklogQueue, BusinessKey, Fence, Recovery, RunFilter, ShardStore, ShardWriter, StoredRun};
 use harvest_workflow_core::state::Status;
 use std::sync::Mutex;
 
@@ -39,7 +39,7 @@ impl ShardStore for FakeRuns {
     async fn load_run(&self, _: ShardId, _: ExecutionId) -> Result<Option<StoredRun>, StoreError> {
         no()
     }
-    async fn find_run(&self, _: ShardId, _: &Namespace, _: &WorkflowType, _: &WorkflowId) -> Result<Option<(ExecutionId, Status)>, StoreError> {
+    async fn find_runs(&self, _: ShardId, _: &[BusinessKey]) -> Result<Vec<Option<(ExecutionId, Status)>>, StoreError> {
         no()
     }
     async fn history(&self, _: ShardId, _: ExecutionId, _: EventId, _: usize) -> Result<Vec<Bytes>, StoreError> {

@@ -1,5 +1,6 @@
 //! Attempts: starts that ride along, workers that fall silent, owners that change in between.
 
+use super::faulty::Fate;
 use super::stage::{Owner, Stage, activity, close_activity, count, done, finish, start_operation, started, worker_id};
 use crate::shard::neighbours::OfferKind;
 use crate::shard::operation::{Answer, Operation, Refusal, StartOperation, TakenActivityTask};
@@ -183,4 +184,18 @@ async fn a_workflow_task_whose_start_is_only_in_memory_times_out_all_the_same() 
     assert_eq!(again.token.attempt.0, 2);
     assert_eq!(again.first_event.0, 1);
     owner.complete(&again, vec![finish()]).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_taking_could_not_be_stored_is_offered_again() {
+    let stage = Stage::new(1).await;
+    let owner = stage.open(0).await;
+    owner.start("a").await;
+    let task = stage.workflow_task(&owner, "w").await;
+    owner.complete(&task, vec![activity(1)]).await.unwrap();
+    let offer = stage.offer(&owner, OfferKind::Activity).await;
+    owner.faults.script([Fate::Poisoned]);
+    assert!(matches!(owner.take(&offer, "w").await, Err(Refusal::Poisoned(_))));
+    let charge = stage.activity_task(&owner, "w").await;
+    owner.call(close_activity(&charge.token, done("1"))).await.unwrap();
 }

@@ -221,7 +221,8 @@ async fn a_full_inbox_refuses_at_once() {
         stage.rest().await;
         assert!(waiting.len() < 2000, "the loop takes without bound");
     };
-    assert_eq!(refusal, Refusal::Overloaded { limit: "shard_inbox_operations" });
+    assert_eq!(refusal, Refusal::Overloaded { limit: "shard.inbox_share" }, "all are new runs of one namespace");
+    assert_eq!(waiting.len(), 4);
     owner.faults.hold_commits(false);
     for answer in waiting {
         started(stage.soon(answer).await.unwrap());

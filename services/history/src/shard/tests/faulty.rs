@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use harvest_ids::{Epoch, EventId, ExecutionId, Namespace, ShardId, Timestamp, WorkflowId, WorkflowType};
+use harvest_ids::{Epoch, EventId, ExecutionId, ShardId, Timestamp};
 use harvest_persistence::batch::{Batch, BatchId, DueRow, OutboxRow, RunRow, TaskRow};
 use harvest_persistence::error::{CommitError, StoreError};
-use harvest_persistence::store::{BacklogQueue, Fence, Recovery, RunFilter, ShardStore, ShardWriter, StoredRun};
+use harvest_persistence::store::{BacklogQueue, BusinessKey, Fence, Recovery, RunFilter, ShardStore, ShardWriter, StoredRun};
 use harvest_workflow_core::state::Status;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -243,16 +243,10 @@ impl ShardStore for Faulty {
         run
     }
 
-    async fn find_run(
-        &self,
-        shard_id: ShardId,
-        namespace: &Namespace,
-        workflow_type: &WorkflowType,
-        workflow_id: &WorkflowId,
-    ) -> Result<Option<(ExecutionId, Status)>, StoreError> {
+    async fn find_runs(&self, shard_id: ShardId, keys: &[BusinessKey]) -> Result<Vec<Option<(ExecutionId, Status)>>, StoreError> {
         self.faults.readable().await?;
         let held = self.faults.inner().held_finds;
-        let found = self.store.find_run(shard_id, namespace, workflow_type, workflow_id).await;
+        let found = self.store.find_runs(shard_id, keys).await;
         if held {
             self.faults.commits.pass().await;
         }

@@ -4,6 +4,7 @@ use super::faulty::{Faults, Faulty};
 use super::fleet::FakeFleet;
 use super::stage::{Owner, Stage, activity, close_activity, count, done, worker_id};
 use crate::shard::actor::{ShardConfig, ShardDeps, Tuning, open};
+use crate::shard::memory::Memory;
 use crate::shard::neighbours::{Neighbours, Offer, OfferKind};
 use crate::shard::operation::{Answer, Operation, Refusal, TakenActivityTask};
 use async_trait::async_trait;
@@ -74,7 +75,15 @@ async fn take_over(stage: &Stage, frontends: &Arc<Frontends>) -> Owner {
     let store = Arc::new(Faulty { store: stage.store.clone(), faults: faults.clone() });
     let (config, receiver) = watch::channel(Arc::new(ShardConfig::default()));
     let neighbours = frontends.clone();
-    let deps = ShardDeps { store, clock: stage.clock.clone(), ids: stage.ids.clone(), neighbours, config: receiver, tuning: Tuning::default() };
+    let deps = ShardDeps {
+        store,
+        clock: stage.clock.clone(),
+        ids: stage.ids.clone(),
+        neighbours,
+        config: receiver,
+        tuning: Tuning::default(),
+        memory: Memory::new(u64::MAX),
+    };
     let (handle, stopper) = open(ShardId(0), deps).await.unwrap();
     let mut asked = frontends.asked.subscribe();
     let asked = stage.soon(asked.wait_for(Option::is_some)).await.unwrap().unwrap();

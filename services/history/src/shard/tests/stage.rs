@@ -5,6 +5,7 @@ use super::faulty::{Faults, Faulty};
 use super::fleet::FakeFleet;
 use crate::shard::ShardHandle;
 use crate::shard::actor::{ShardConfig, ShardDeps, Stopper, Tuning, open};
+use crate::shard::memory::Memory;
 use crate::shard::neighbours::{Offer, OfferKind};
 use crate::shard::operation::{Answer, BusinessKey, Operation, Refusal, RunView, StartOperation, TakenActivityTask, TakenWorkflowTask, Target};
 use harvest_ids::{ActivityType, DurationMs, ExecutionId, Namespace, RequestId, ShardId, SignalName, Slot, TaskQueue, WorkerId, WorkflowId, WorkflowType};
@@ -59,10 +60,15 @@ impl Stage {
     }
 
     pub(super) async fn open_with(&self, shard: u32, tuning: Tuning, clock: Arc<TestClock>) -> Owner {
+        self.open_within(shard, tuning, clock, Memory::new(u64::MAX)).await
+    }
+
+    /// Takes a shard over whose runs share so much memory.
+    pub(super) async fn open_within(&self, shard: u32, tuning: Tuning, clock: Arc<TestClock>, memory: Arc<Memory>) -> Owner {
         let faults = Faults::new();
         let store = Arc::new(Faulty { store: self.store.clone(), faults: faults.clone() });
         let (config, receiver) = watch::channel(Arc::new(ShardConfig::default()));
-        let deps = ShardDeps { store, clock, ids: self.ids.clone(), neighbours: self.fleet.clone(), config: receiver, tuning };
+        let deps = ShardDeps { store, clock, ids: self.ids.clone(), neighbours: self.fleet.clone(), config: receiver, tuning, memory };
         let (handle, stopper) = open(ShardId(shard), deps).await.unwrap();
         self.fleet.inner().owners.insert(ShardId(shard), handle.clone());
         Owner { handle, stopper: Some(stopper), faults, config }

@@ -11,12 +11,19 @@ use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy)]
 enum Op {
-    Activities { count: u64, attempts: u32, timeout: bool },
+    Activities {
+        count: u64,
+        attempts: u32,
+        timeout: bool,
+    },
+    /// Its name depends on the time that the code sees, so that a time that changes on replay is a mismatch.
     Timer(u64),
     SignalOrTimer(u64),
     Drain,
     SideEffect,
-    Child { shared: bool },
+    Child {
+        shared: bool,
+    },
     Detached,
     CancelActivity,
 }
@@ -131,7 +138,8 @@ impl Program {
             }
             Op::Timer(millis) => {
                 if self.waiting.is_empty() {
-                    self.waiting = vec![timer(machine, "t", millis)];
+                    let name = if machine.now().as_millis() % 2 == 0 { "even" } else { "odd" };
+                    self.waiting = vec![timer(machine, name, millis)];
                 }
                 self.first_ended(machine)
             }

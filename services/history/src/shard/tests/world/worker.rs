@@ -3,14 +3,16 @@
 use super::World;
 use super::program::Code;
 use crate::shard::neighbours::{Offer, OfferKind};
-use crate::shard::operation::{Answer, Operation, Refusal, TakenActivityTask, TakenWorkflowTask, Target};
-use harvest_ids::{DurationMs, EventId, ExecutionId, ShardId, WorkerId};
+use crate::shard::operation::{Answer, EagerOperation, Given, Operation, Refusal, TakenActivityTask, TakenWorkflowTask, Target};
+use harvest_ids::{DurationMs, EventId, ExecutionId, ShardId, Timestamp, WorkerId};
 use harvest_runtime::{Clock, IdSource, spawn};
-use harvest_workflow_core::event::Event;
+use harvest_wire::worker::DecisionAhead;
+use harvest_workflow_core::command::Command;
+use harvest_workflow_core::event::{Event, EventKind};
 use harvest_workflow_core::input::{ActivityOutcome, CompleteWorkflowTask, Input, TaskToken};
 use harvest_workflow_core::payload::{Failure, Payload};
 use harvest_workflow_core::record::{Record, WorkflowTaskFailure};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,9 +29,17 @@ pub(super) struct Session {
     id: WorkerId,
     dead: AtomicBool,
     /// Runs in memory.
-    runs: Mutex<BTreeMap<ExecutionId, Code>>,
+    runs: Mutex<BTreeMap<ExecutionId, InMemory>>,
     /// Attempts that it runs, and when somebody last said that they are its.
     running: Mutex<BTreeMap<u64, (TaskToken, Duration)>>,
+}
+
+/// A run in a worker's memory.
+#[derive(Debug)]
+struct InMemory {
+    code: Code,
+    /// It has all events of the run as of this time of the owner, which it heard at that time of its own.
+    complete: Option<(Timestamp, Duration)>,
 }
 
 impl Session {
@@ -97,7 +107,7 @@ async fn history(world: &World, run: ExecutionId, to: EventId) -> Vec<Event> {
 /// Brings the code of a run up to a task's events.
 async fn replay(world: &World, session: &Session, task: &TakenWorkflowTask) -> Code {
     let run = task.token.execution_id;
-    let cached = session.runs.lock().unwrap().remove(&run);
+    let cached = session.runs.lock().unwrap().remove(&run).map(|cached| cached.code);
     if let (Some(mut code), Some(events)) = (cached, task.events.clone())
         && code.feed(events).is_ok()
         && code.machine.begin_task(task.last_event).is_ok()
@@ -114,7 +124,7 @@ async fn replay(world: &World, session: &Session, task: &TakenWorkflowTask) -> C
     code
 }
 
-async fn decide(world: &World, session: &Session, task: TakenWorkflowTask) {
+async fn decide(world: &Arc<World>, session: &Arc<Session>, task: TakenWorkflowTask) {
     let run = task.token.execution_id;
     world.ledger().saw(run, task.last_event, EventId(0));
     let mut code = replay(world, session, &task).await;
@@ -125,40 +135,100 @@ async fn decide(world: &World, session: &Session, task: TakenWorkflowTask) {
     let worker_id = session.id.clone();
     let Some(completion) = code.machine.take_completion() else { return };
     let decision = format!("{}/{}/{}", run, task.token.dispatch.epoch, task.token.dispatch.sequence);
-    let input = if world.mishap(40) {
+    if world.mishap(40) {
         let cause = WorkflowTaskFailure::WorkerError { message: "made to fail".into() };
-        Input::FailWorkflowTask { token: task.token.clone(), worker_id, cause }
-    } else {
-        Input::CompleteWorkflowTask(Box::new(CompleteWorkflowTask {
-            token: task.token.clone(),
-            worker_id,
-            build_id: decision.clone(),
-            sdk: "model".into(),
-            consumed_signals: completion.consumed_signals,
-            commands: completion.commands,
-        }))
+        send(world, session, run, &|| input(run, Input::FailWorkflowTask { token: task.token.clone(), worker_id: worker_id.clone(), cause: cause.clone() }))
+            .await;
+        return;
+    }
+    let eager_commands = wanted(world, &completion.commands);
+    let complete = Input::CompleteWorkflowTask(Box::new(CompleteWorkflowTask {
+        token: task.token.clone(),
+        worker_id,
+        build_id: decision.clone(),
+        sdk: "model".into(),
+        consumed_signals: completion.consumed_signals,
+        commands: completion.commands,
+    }));
+    let operation = || match eager_commands.is_empty() {
+        true => input(run, complete.clone()),
+        false => Operation::Eager(Box::new(EagerOperation { input: complete.clone(), eager_commands: eager_commands.clone(), ahead: None })),
     };
-    let completes = matches!(input, Input::CompleteWorkflowTask(_));
-    match send(world, session, run, input).await {
-        Some(Ok(Answer::Decided { try_again: false, .. })) if completes => {
+    match send(world, session, run, &operation).await {
+        Some(Ok(Answer::Decided { try_again: false, .. })) => {
             world.note(format_args!("decided {decision}"));
             world.ledger().decided.insert(decision);
-            session.runs.lock().unwrap().insert(run, code);
+            session.runs.lock().unwrap().insert(run, InMemory { code, complete: None });
         }
+        Some(Ok(Answer::Given(given))) if !given.try_again => decided(world, session, run, code, decision, *given),
         Some(Err(Refusal::Reject(reject))) => world.note(format_args!("decision {decision} refused: {reject}")),
         _ => {}
     }
 }
 
+fn input(run: ExecutionId, input: Input) -> Operation {
+    Operation::Input { target: Target::Execution(run), follow_chain: false, input }
+}
+
+/// Which activities of a decision a worker wants at once: about every other.
+fn wanted(world: &World, commands: &[Command]) -> BTreeSet<usize> {
+    (0..commands.len()).filter(|at| matches!(commands[*at], Command::ScheduleActivity(_)) && world.dice.one_in(2)).collect()
+}
+
+/// A decision is taken, and with its answer came more work.
+fn decided(world: &Arc<World>, session: &Arc<Session>, run: ExecutionId, mut code: Code, decision: String, given: Given) {
+    world.note(format_args!("decided {decision}, {} activities given", given.activities.len()));
+    let last = given.new_events.last().map(|event| event.id);
+    {
+        let mut ledger = world.ledger();
+        ledger.decided.insert(decision);
+        ledger.saw(run, last.unwrap_or_default(), EventId(0));
+    }
+    let complete = last.map(|_| (given.decided_at, world.clock.monotonic()));
+    if let Err(error) = code.feed(given.new_events) {
+        world.ledger().violations.push(format!("new events of run {run} do not fit: {error}"));
+    }
+    session.runs.lock().unwrap().insert(run, InMemory { code, complete });
+    for task in given.activities {
+        let (world, session) = (world.clone(), session.clone());
+        drop(spawn("activity", async move {
+            if world.hop().await {
+                perform(&world, &session, task).await;
+            }
+        }));
+    }
+}
+
+/// What the code decides about a result that is not recorded yet, if this worker knows the run well enough.
+fn ahead(world: &World, session: &Session, token: &TaskToken, output: &Payload) -> Option<(Code, DecisionAhead)> {
+    if world.dice.one_in(4) {
+        return None;
+    }
+    let InMemory { mut code, complete } = session.runs.lock().unwrap().remove(&token.execution_id)?;
+    let (decided_at, heard) = complete?;
+    let passed = world.clock.monotonic().saturating_sub(heard);
+    let at = decided_at.plus(DurationMs::new("passed", u64::try_from(passed.as_millis()).ok()?.max(1)).ok()?);
+    let id = code.machine.next_event();
+    let event = Event { id, at, kind: EventKind::ActivityCompleted { activity_id: token.activity_id?, output: output.clone() } };
+    code.feed(vec![event]).ok()?;
+    code.machine.begin_task(id).ok()?;
+    code.drive().ok()?;
+    let completion = code.machine.take_completion()?;
+    let last_event = EventId(id.0 - 1);
+    let decision = format!("{}/{}/{}/ahead", token.execution_id, token.dispatch.epoch, token.dispatch.sequence);
+    let eager_commands = wanted(world, &completion.commands);
+    let (consumed_signals, commands) = (completion.consumed_signals, completion.commands);
+    Some((code, DecisionAhead { last_event, completed_at: at, build_id: decision, sdk: "model".into(), consumed_signals, commands, eager_commands }))
+}
+
 /// Sends an answer of a worker until somebody says something about it, sometimes twice.
-async fn send(world: &World, session: &Session, run: ExecutionId, input: Input) -> Option<Result<Answer, Refusal>> {
+async fn send(world: &World, session: &Session, run: ExecutionId, operation: &(dyn Fn() -> Operation + Sync)) -> Option<Result<Answer, Refusal>> {
     let mut answer = None;
     for _ in 0..8 {
         if session.is_dead() {
             return None;
         }
-        let operation = Operation::Input { target: Target::Execution(run), follow_chain: false, input: input.clone() };
-        match world.call(World::shard_of(run), operation).await {
+        match world.call(World::shard_of(run), operation()).await {
             Some(Err(Refusal::NotOwner | Refusal::Unavailable(_) | Refusal::StoreAway | Refusal::Overloaded { .. } | Refusal::Poisoned(_))) | None => {
                 world.pause(300).await
             }
@@ -173,7 +243,7 @@ async fn send(world: &World, session: &Session, run: ExecutionId, input: Input) 
     answer
 }
 
-async fn perform(world: &World, session: &Session, task: TakenActivityTask) {
+async fn perform(world: &Arc<World>, session: &Arc<Session>, task: TakenActivityTask) {
     let (run, token) = (task.token.execution_id, task.token.clone());
     let Some(activity) = token.activity_id else { return };
     let output = format!("\"{run}/{activity}/{}/{}/{}\"", token.attempt, token.dispatch.epoch, token.dispatch.sequence);
@@ -200,12 +270,27 @@ async fn perform(world: &World, session: &Session, task: TakenActivityTask) {
     if completes {
         world.ledger().produced.insert(output.clone());
     }
-    let input = Input::CloseActivity { token, worker_id: session.id.clone(), outcome };
-    if let Some(Ok(Answer::Decided { fresh: true, .. })) = send(world, session, run, input).await
-        && completes
-    {
+    let ahead = match &outcome {
+        ActivityOutcome::Completed(output) => ahead(world, session, &token, output),
+        _ => None,
+    };
+    let (code, ahead) = ahead.map_or((None, None), |(code, ahead)| (Some(code), Some(ahead)));
+    let close = Input::CloseActivity { token, worker_id: session.id.clone(), outcome };
+    let operation = || match &ahead {
+        Some(ahead) => {
+            let eager_commands = ahead.eager_commands.clone();
+            Operation::Eager(Box::new(EagerOperation { input: close.clone(), eager_commands, ahead: Some(ahead.clone()) }))
+        }
+        None => input(run, close.clone()),
+    };
+    let answer = send(world, session, run, &operation).await;
+    let recorded = matches!(answer, Some(Ok(Answer::Decided { fresh: true, .. } | Answer::Given(_))));
+    if recorded && completes {
         world.note(format_args!("recorded {output}"));
         world.ledger().recorded.insert(output);
+    }
+    if let (Some(Ok(Answer::Given(given))), Some(code), Some(ahead)) = (answer, code, ahead) {
+        decided(world, session, run, code, ahead.build_id, *given);
     }
 }
 
