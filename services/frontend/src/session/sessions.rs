@@ -104,7 +104,7 @@ impl Sessions {
     }
 
     /// An activity task goes to a worker.
-    pub(super) fn handed(&self, worker_id: &WorkerId, task_token: &[u8]) {
+    pub(crate) fn handed(&self, worker_id: &WorkerId, task_token: &[u8]) {
         if let Some(running) = self.running_of(worker_id) {
             running.handed(task_token);
         }
