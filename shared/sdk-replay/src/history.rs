@@ -1,7 +1,7 @@
 //! Events that were fed and not yet applied, split into news and recorded decisions.
 
 use crate::error::FeedError;
-use harvest_ids::EventId;
+use harvest_ids::{EventId, Timestamp};
 use harvest_workflow_core::event::{Event, EventKind, WorkflowTaskCompleted};
 use std::collections::VecDeque;
 
@@ -27,6 +27,8 @@ pub(crate) struct History {
     collecting: bool,
     /// The last event fed.
     pub(crate) last: EventId,
+    /// The time of the newest event fed.
+    pub(crate) last_at: Timestamp,
 }
 
 /// What an event is to a replay.
@@ -87,7 +89,7 @@ impl History {
     }
 
     fn push(&mut self, event: Event) -> Result<(), FeedError> {
-        let id = event.id;
+        let (id, at) = (event.id, event.at);
         if (id == EventId(1)) != matches!(event.kind, EventKind::WorkflowStarted(_)) {
             return Err(FeedError::Malformed { event_id: id, message: "WorkflowStarted is the first event and only that".to_owned() });
         }
@@ -117,6 +119,7 @@ impl History {
             },
         }
         self.last = id;
+        self.last_at = self.last_at.max(at);
         Ok(())
     }
 

@@ -151,6 +151,27 @@ impl Machine {
         self.history.last.next()
     }
 
+    /// The time of the newest event that was fed; the epoch when there is none.
+    pub fn newest_at(&self) -> Timestamp {
+        self.history.last_at
+    }
+
+    /// Whether only something new can lead to another decision: the code has seen all news that were fed, and the last decision is recorded,
+    /// whole. The next event is then the first one that the code does not know.
+    pub fn is_caught_up(&self) -> bool {
+        if !self.history.news.is_empty() || !self.code_started || self.closed || self.failure.is_some() {
+            return false;
+        }
+        match (&self.current, self.history.decisions.front()) {
+            (Current::None, None) => true,
+            (Current::Submitted, Some(decision)) => {
+                let asked = self.slots.iter().filter(|slot| slot.command.is_some()).count();
+                self.history.decisions.len() == 1 && decision.completed.seen == self.seen && decision.commands.len() == asked
+            }
+            (Current::None | Current::Replayed(_) | Current::Live | Current::Submitted, _) => false,
+        }
+    }
+
     /// Takes events, in order; those that the machine has already are skipped.
     ///
     /// # Errors

@@ -1,14 +1,17 @@
 //! The worker: takes tasks from a frontend, runs them, answers.
 //!
 //! `session` keeps one stream open and announces what is running; `credits` bounds how much is taken; `workflow_tasks`,
-//! `activity_tasks` and `query_tasks` run one task each; `cache` keeps runs in memory between their tasks.
+//! `activity_tasks` and `query_tasks` run one task each; `cache` keeps runs in memory between their tasks. `eager` asks for the activities
+//! that a decision schedules, `ahead` decides about their results before the server has them: see `docs/reference/workers.md`.
 
 mod activity_tasks;
+mod ahead;
 mod attempts;
 mod builder;
 mod cache;
 mod config;
 mod credits;
+mod eager;
 mod query_tasks;
 mod runs;
 mod session;
@@ -47,7 +50,7 @@ pub(crate) struct WorkerShared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) config: WorkerConfig,
     pub(crate) channels: Channels,
-    pub(crate) cache: RunCache,
+    pub(crate) cache: Arc<RunCache>,
     pub(crate) credits: Arc<Credits>,
     pub(crate) attempts: Attempts,
     /// Tasks that are being run.
@@ -94,9 +97,11 @@ impl Worker {
     /// [`WorkerError`] when the server refuses the worker from the start.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
         let channels = Channels::new(&self.config.addresses, self.config.token.as_deref())?;
+        // Only workflow code can schedule activities to ask for.
+        let keeps = self.config.eager_activities && !self.registry.workflows.is_empty();
         let worker = Arc::new(WorkerShared {
-            cache: RunCache::new(self.config.workflow_cache_size),
-            credits: Arc::new(Credits::new(&self.config)),
+            cache: Arc::new(RunCache::new(self.config.workflow_cache_size)),
+            credits: Arc::new(Credits::new(&self.config, keeps)),
             attempts: Attempts::default(),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),

@@ -11,7 +11,7 @@ pub(crate) mod run;
 pub(crate) mod shared;
 mod signals;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use context::{WorkflowContext, WorkflowInfo};
 pub use future::{ActivityFuture, Cancelled, Canceller, ChildFuture, ContinueAsNew, SignalFuture, TimerHandle};

@@ -1,6 +1,7 @@
 //! Worker and client against a fleet in this process.
 #![allow(clippy::unwrap_used, reason = "a failed expectation of a test")]
 
+mod eager;
 mod fleet;
 
 use fleet::Fleet;

@@ -272,3 +272,39 @@ fn a_timer_that_fires_while_the_code_cancels_it_stays_cancelled_for_the_code() {
     assert_eq!(machine.advance(), Ok(Step::AtRest));
     assert_eq!(machine.take(handle), Some(Resolution::Cancelled));
 }
+
+#[test]
+fn a_machine_is_caught_up_when_its_decision_is_recorded_whole_and_nothing_is_unread() {
+    let mut server = Server::new();
+    let (mut machine, mut program) = (Machine::new(), Program::new(vec![Op::Activity(1), Op::Activity(2)]));
+    assert!(!machine.is_caught_up(), "it has nothing");
+    task(&mut server, &mut machine, &mut program);
+    assert!(!machine.is_caught_up(), "what was submitted is not recorded");
+    machine.feed([server.history[1].clone()]).unwrap();
+    assert!(!machine.is_caught_up(), "a command's event is missing");
+    machine.feed([server.history[2].clone()]).unwrap();
+    assert!(machine.is_caught_up());
+    assert_eq!((machine.next_event(), machine.newest_at()), (EventId(4), server.history[2].at));
+    // What comes next is known to whoever ends the activity: it can be decided before it is recorded.
+    server.end(EventId(3));
+    task(&mut server, &mut machine, &mut program);
+    assert_eq!(program.seen.len(), 1, "{:?}", program.seen);
+    server.signal("go", "1");
+    machine.feed(server.history[4..].iter().cloned()).unwrap();
+    assert!(!machine.is_caught_up(), "the code has not seen the signal");
+}
+
+#[test]
+fn a_machine_that_has_followed_a_query_is_caught_up_until_there_is_news() {
+    let mut server = Server::new();
+    task(&mut server, &mut Machine::new(), &mut Program::new(vec![Op::Activity(1)]));
+    let (mut machine, mut program) = (Machine::new(), Program::new(vec![Op::Activity(1)]));
+    machine.feed(server.history.iter().cloned()).unwrap();
+    assert!(!machine.is_caught_up(), "the code has not run");
+    machine.begin_query().unwrap();
+    program.drive(&mut machine).unwrap();
+    assert!(machine.is_caught_up());
+    server.end(EventId(3));
+    machine.feed(server.history.iter().cloned()).unwrap();
+    assert!(!machine.is_caught_up());
+}

@@ -1,12 +1,14 @@
 //! One attempt of an activity: run it, report how it ended.
 
 use crate::activity::{ActivityContext, ActivityInfo, AttemptStart, HeartbeatAnswer};
-use crate::channels::is_stale;
+use crate::channels::{MAX_MESSAGE_BYTES, is_stale};
 use crate::error::{ActivityFailure, CANCELLED, HANDLER_PANIC};
-use crate::worker::WorkerShared;
 use crate::worker::attempts::{Attempt, Attempts};
-use crate::workflow::run::panic_message;
+use crate::worker::credits::Place;
+use crate::worker::{WorkerShared, ahead};
+use crate::workflow::run::{ServerClock, panic_message};
 use futures::FutureExt as _;
+use harvest_ids::Timestamp;
 use harvest_proto::v1::close_activity_request::Outcome;
 use harvest_proto::v1::worker_service_client::WorkerServiceClient;
 use harvest_proto::v1::{self, ActivityTask, CloseActivityRequest, HeartbeatRequest};
@@ -24,20 +26,37 @@ pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
 /// The longest time between heartbeats that go to the server.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Runs one attempt in its place, beside everything else. Gives it back when there is no place for it, or no time.
+pub(crate) fn spawn(worker: &Arc<WorkerShared>, worker_id: &str, task: ActivityTask, place: Option<Place>) {
+    let given_back = place.is_none() || worker.is_draining();
+    let (shared, id) = (worker.clone(), worker_id.to_owned());
+    worker.tasks.spawn(async move {
+        if given_back {
+            release(shared, id, task).await;
+        } else {
+            run(shared, id, task).await;
+        }
+        drop(place);
+    });
+}
+
 /// Gives a task back that has not begun.
-pub(crate) async fn release(worker: Arc<WorkerShared>, worker_id: String, task: ActivityTask) {
-    report(&worker, &worker_id, &task, Outcome::Released(v1::Released {}), Instant::now() + FAREWELL).await;
+async fn release(worker: Arc<WorkerShared>, worker_id: String, task: ActivityTask) {
+    report(&worker, &worker_id, &task, Outcome::Released(v1::Released {}), None, Instant::now() + FAREWELL).await;
 }
 
 /// Runs one attempt.
-pub(crate) async fn run(worker: Arc<WorkerShared>, worker_id: String, task: ActivityTask) {
+async fn run(worker: Arc<WorkerShared>, worker_id: String, task: ActivityTask) {
     let Some((attempt, _running)) = Attempts::begin(&worker, &task.task_token) else { return };
+    let started = ServerClock { showed: Timestamp::from_millis(task.started_at_ms), heard: Instant::now() };
     let Some(outcome) = outcome(&worker, &worker_id, &task, &attempt).await else {
         tracing::debug!(activity_type = task.activity_type, "an attempt that is not this worker's any more was aborted");
         return;
     };
     let deadline = Instant::now() + if attempt.abort.is_cancelled() { FAREWELL } else { REPORT };
-    report(&worker, &worker_id, &task, outcome, deadline).await;
+    // Without a heartbeat nothing of this attempt is recorded after its start.
+    let started = (task.started_at_ms > 0 && !attempt.has_beaten()).then_some(started);
+    report(&worker, &worker_id, &task, outcome, started, deadline).await;
 }
 
 /// How the attempt ended; `None` when nobody wants to know any more.
@@ -114,10 +133,14 @@ fn context(worker: &Arc<WorkerShared>, worker_id: &str, task: &ActivityTask, att
         tracing::warn!(%error, "heartbeat details of an earlier attempt are left out");
         None
     });
-    let (sink_worker, sink_id, sink_token, lost) = (worker.clone(), worker_id.to_owned(), task.task_token.clone(), attempt.lost.clone());
+    let (sink_worker, sink_id, sink_token, sink_attempt) = (worker.clone(), worker_id.to_owned(), task.task_token.clone(), attempt.clone());
+    let always_recorded = task.heartbeat_timeout_ms > 0;
     let send_heartbeat = move |details: Option<Payload>| {
+        if details.is_some() || always_recorded {
+            sink_attempt.beat();
+        }
         let request = HeartbeatRequest { task_token: sink_token.clone(), worker_id: sink_id.clone(), details: details.as_ref().map(payload::to_proto) };
-        let (worker, lost) = (sink_worker.clone(), lost.clone());
+        let (worker, lost) = (sink_worker.clone(), sink_attempt.lost.clone());
         Box::pin(async move { heartbeat(&worker, request, &lost).await }) as std::pin::Pin<Box<dyn Future<Output = HeartbeatAnswer> + Send>>
     };
     let heartbeat_interval = match task.heartbeat_timeout_ms {
@@ -166,15 +189,34 @@ async fn heartbeat(worker: &WorkerShared, request: HeartbeatRequest, lost: &toki
     }
 }
 
-async fn report(worker: &WorkerShared, worker_id: &str, task: &ActivityTask, outcome: Outcome, deadline: Instant) {
-    let mut request = CloseActivityRequest { task_token: task.task_token.clone(), worker_id: worker_id.to_owned(), outcome: Some(outcome) };
+/// Tells the server. `started` is when the attempt was recorded as started, if its result may bring a decision.
+async fn report(worker: &Arc<WorkerShared>, worker_id: &str, task: &ActivityTask, outcome: Outcome, started: Option<ServerClock>, deadline: Instant) {
+    let decided = match (&outcome, started) {
+        (Outcome::Completed(output), Some(started)) => ahead::decide(worker, worker_id, task, started, output).await,
+        (Outcome::Completed(_) | Outcome::Failed(_) | Outcome::Cancelled(_) | Outcome::Released(_), _) => None,
+    };
+    let (mut ahead, decision_ahead) = decided.unzip();
+    let mut request = CloseActivityRequest { task_token: task.task_token.clone(), worker_id: worker_id.to_owned(), outcome: Some(outcome), decision_ahead };
     loop {
         let call = |connection| {
             let request = request.clone();
-            async move { WorkerServiceClient::new(connection).close_activity(request).await }
+            async move { WorkerServiceClient::new(connection).max_decoding_message_size(MAX_MESSAGE_BYTES).close_activity(request).await }
         };
-        let Err(status) = worker.channels.retry(deadline, None, call).await else { return };
+        let status = match worker.channels.retry(deadline, None, call).await {
+            Ok(reply) => {
+                if let Some(ahead) = ahead {
+                    ahead.answered(reply.into_inner().decided, Instant::now());
+                }
+                return;
+            }
+            Err(status) => status,
+        };
         let refused = matches!(status.code(), tonic::Code::InvalidArgument | tonic::Code::OutOfRange);
+        if refused && ahead.take().is_some() {
+            // It may be the decision that is refused, for example because both together are too large.
+            request.decision_ahead = None;
+            continue;
+        }
         if refused && matches!(request.outcome, Some(Outcome::Completed(_))) {
             // A result that no server takes, for example too large a one: trying the activity again would not help.
             let message = format!("the result was refused: {}", status.message());

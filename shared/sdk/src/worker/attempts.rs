@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -16,7 +17,26 @@ pub(crate) struct Attempt {
     pub(crate) lost: CancellationToken,
     /// The worker is shutting down and waits no longer.
     pub(crate) abort: CancellationToken,
+    /// A heartbeat was sent that the server records.
+    beaten: Arc<AtomicBool>,
     started: Instant,
+}
+
+impl Attempt {
+    fn new() -> Self {
+        let token = CancellationToken::new;
+        Self { cancel: token(), lost: token(), abort: token(), beaten: Arc::default(), started: Instant::now() }
+    }
+
+    /// Notes that a heartbeat is sent that the server records.
+    pub(crate) fn beat(&self) {
+        self.beaten.store(true, Ordering::Release);
+    }
+
+    /// Whether one was sent: how late it was recorded is not known here.
+    pub(crate) fn has_beaten(&self) -> bool {
+        self.beaten.load(Ordering::Acquire)
+    }
 }
 
 #[derive(Debug)]
@@ -59,7 +79,7 @@ impl Attempts {
 
     /// An attempt begins. `None` when it is running already: the server has sent it twice.
     pub(crate) fn begin(worker: &Arc<crate::worker::WorkerShared>, token: &Bytes) -> Option<(Attempt, Running)> {
-        let attempt = Attempt { cancel: CancellationToken::new(), lost: CancellationToken::new(), abort: CancellationToken::new(), started: Instant::now() };
+        let attempt = Attempt::new();
         let mut state = worker.attempts.lock();
         if state.running.contains_key(token) {
             return None;

@@ -13,6 +13,7 @@ pub struct WorkerConfig {
     pub(crate) max_concurrent_workflows: u32,
     pub(crate) max_concurrent_activities: u32,
     pub(crate) workflow_cache_size: usize,
+    pub(crate) eager_activities: bool,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) cancellation_grace_period: Duration,
     pub(crate) build_id: String,
@@ -31,6 +32,7 @@ impl Default for WorkerConfig {
             max_concurrent_workflows: 200,
             max_concurrent_activities: 200,
             workflow_cache_size: 1_000,
+            eager_activities: true,
             shutdown_timeout: Duration::from_secs(25),
             cancellation_grace_period: Duration::from_secs(5),
             build_id: String::new(),
@@ -93,6 +95,16 @@ impl WorkerConfig {
     #[must_use]
     pub fn with_workflow_cache_size(mut self, most: usize) -> Self {
         self.workflow_cache_size = most;
+        self
+    }
+
+    /// Sets whether the worker asks for the activities that its own workflow code schedules, and decides by itself what their results lead to,
+    /// where it can; default true. A run of activities in sequence then needs about half the round trips to the server. To have such activities,
+    /// the worker grants the server only half of its activity places at a time and keeps the rest. Turn it off when activities must be spread
+    /// evenly over many workers that also run workflow code.
+    #[must_use]
+    pub fn with_eager_activities(mut self, eager: bool) -> Self {
+        self.eager_activities = eager;
         self
     }
 

@@ -40,7 +40,7 @@ pub(crate) async fn run(worker: Arc<WorkerShared>, worker_id: String, task: Quer
 async fn answer(worker: &WorkerShared, task: &QueryTask, args: Payload, deadline: Instant) -> Result<Payload, Failure> {
     let execution_id = task.workflow.as_ref().map(|workflow| workflow.execution_id.as_str()).unwrap_or_default();
     let last = EventId(task.last_event_id);
-    let mut up_to_date = match worker.cache.take(execution_id) {
+    let mut up_to_date = match worker.cache.take(execution_id).await {
         Some(cached) => replayed(worker, execution_id, cached, last, deadline).await,
         None => Err(RunError::OutOfStep("it is not in memory".to_owned())),
     };

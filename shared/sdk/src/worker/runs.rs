@@ -6,6 +6,7 @@ use crate::workflow::run::{Run, RunError};
 use harvest_ids::EventId;
 use harvest_proto::v1::workflow_service_client::WorkflowServiceClient;
 use harvest_proto::v1::{self, GetHistoryRequest, WorkflowRef};
+use harvest_sdk_replay::Completion;
 use harvest_wire::event;
 use harvest_workflow_core::event::Event;
 use tokio::time::Instant;
@@ -62,4 +63,18 @@ pub(crate) async fn catch_up(
     }
     feed(run, events, last)?;
     fetch(worker, execution_id, run, last, deadline).await
+}
+
+/// Lets the code decide about everything up to `seen`, which was fed, until `limit` at the longest.
+pub(crate) async fn decide(mut run: Run, seen: EventId, limit: Instant) -> Result<(Run, Completion), RunError> {
+    // In a task of its own, so that code that never comes to rest holds up its own run only.
+    let deciding = tokio::spawn(async move {
+        let decision = run.decide(seen);
+        decision.map(|completion| (run, completion))
+    });
+    match tokio::time::timeout_at(limit, deciding).await {
+        Ok(Ok(decided)) => decided,
+        Ok(Err(join)) => Err(RunError::Worker(format!("the decision was lost: {join}"))),
+        Err(_) => Err(RunError::Worker("the workflow code did not come to rest in time: it blocks, or never waits".to_owned())),
+    }
 }

@@ -203,15 +203,7 @@ fn dispatch(worker: &Arc<WorkerShared>, worker_id: &str, received: ServerMessage
         }
         Some(server_message::Message::ActivityTask(task)) => {
             let place = worker.credits.take(&task.task_queue, TaskKind::Activity);
-            let given_back = worker.is_draining();
-            worker.tasks.spawn(async move {
-                if given_back {
-                    activity_tasks::release(shared, id, task).await;
-                } else {
-                    activity_tasks::run(shared, id, task).await;
-                }
-                drop(place);
-            });
+            activity_tasks::spawn(worker, worker_id, task, Some(place));
         }
         Some(server_message::Message::AnnounceReply(reply)) => worker.attempts.confirmed(&reply.cancel_requested, &reply.lost),
         Some(server_message::Message::Welcome(_)) | None => tracing::debug!("a message that this SDK does not know was skipped"),

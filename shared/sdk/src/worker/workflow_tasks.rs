@@ -1,8 +1,10 @@
 //! One workflow task: bring the run up to date, let its code decide, answer.
 
 use crate::SDK_VERSION;
+use crate::channels::MAX_MESSAGE_BYTES;
 use crate::worker::WorkerShared;
-use crate::worker::runs::catch_up;
+use crate::worker::eager::{self, Asked};
+use crate::worker::runs::{self, catch_up};
 use crate::workflow::run::{Run, RunError};
 use harvest_ids::EventId;
 use harvest_proto::v1::fail_workflow_task_request::Cause;
@@ -25,7 +27,7 @@ pub(crate) async fn run(worker: Arc<WorkerShared>, worker_id: String, mut task: 
     let last = EventId(task.last_event_id.max(task.events.last().map_or(0, |event| event.event_id)));
     let events = std::mem::take(&mut task.events);
 
-    let mut attempt = match worker.cache.take(&execution_id) {
+    let mut attempt = match worker.cache.take(&execution_id).await {
         Some(cached) => decide(&worker, &execution_id, cached, events.clone(), last, deadline).await,
         None => Err(RunError::OutOfStep("it is not in memory".to_owned())),
     };
@@ -48,19 +50,12 @@ async fn decide(
     deadline: Instant,
 ) -> Result<(Run, Completion), RunError> {
     catch_up(worker, execution_id, &mut run, events, last, deadline).await?;
-    // In a task of its own, so that code that never comes to rest holds up its own run only.
-    let deciding = tokio::spawn(async move {
-        let decision = run.decide(last);
-        decision.map(|completion| (run, completion))
-    });
-    match tokio::time::timeout_at(deadline - Duration::from_millis(500), deciding).await {
-        Ok(Ok(decided)) => decided,
-        Ok(Err(join)) => Err(RunError::Worker(format!("the decision was lost: {join}"))),
-        Err(_) => Err(RunError::Worker("the workflow code did not come to rest in time: it blocks, or never waits".to_owned())),
-    }
+    runs::decide(run, last, deadline - Duration::from_millis(500)).await
 }
 
-async fn complete(worker: &WorkerShared, worker_id: &str, task: &WorkflowTask, execution_id: &str, run: Run, completion: Completion, deadline: Instant) {
+async fn complete(worker: &Arc<WorkerShared>, worker_id: &str, task: &WorkflowTask, execution_id: &str, run: Run, completion: Completion, deadline: Instant) {
+    let queue = task.workflow.as_ref().map(|workflow| workflow.task_queue.as_str()).unwrap_or_default();
+    let asked = if run.is_closed() { Asked::default() } else { eager::ask(worker, &completion.commands, queue) };
     let request = CompleteWorkflowTaskRequest {
         task_token: task.task_token.clone(),
         worker_id: worker_id.to_owned(),
@@ -68,28 +63,35 @@ async fn complete(worker: &WorkerShared, worker_id: &str, task: &WorkflowTask, e
         consumed_signal_event_ids: completion.consumed_signals.iter().map(|event| event.0).collect(),
         build_id: worker.config.build_id.clone(),
         sdk: SDK_VERSION.to_owned(),
+        eager_commands: asked.commands.clone(),
     };
     // In the cache before the answer is sent: the next task can arrive before the reply. A closed run gets no further task.
     let stamp = if run.is_closed() { None } else { Some(worker.cache.put(execution_id, run)) };
     let call = |connection| {
         let request = request.clone();
-        async move { WorkerServiceClient::new(connection).complete_workflow_task(request).await }
+        async move { WorkerServiceClient::new(connection).max_decoding_message_size(MAX_MESSAGE_BYTES).complete_workflow_task(request).await }
     };
-    let keep = match worker.channels.retry(deadline, None, call).await {
-        Ok(reply) => !reply.into_inner().try_again,
+    let reply = match worker.channels.retry(deadline, None, call).await {
+        Ok(reply) => Some(reply.into_inner()).filter(|reply| !reply.try_again),
         Err(status) if status.code() == tonic::Code::InvalidArgument => {
             tracing::error!(execution_id, %status, "the server refused what the workflow code asked for");
-            false
+            None
         }
         Err(status) => {
             tracing::debug!(execution_id, %status, "the decision was not taken");
-            false
+            None
         }
     };
-    if let Some(stamp) = stamp
-        && !keep
-    {
-        worker.cache.evict(execution_id, stamp);
+    match (reply, stamp) {
+        (Some(mut reply), stamp) => {
+            let news = eager::news(&mut reply, Instant::now());
+            if let Some(((events, clock), stamp)) = news.zip(stamp) {
+                worker.cache.feed(execution_id, stamp, events, clock);
+            }
+            eager::start(worker, worker_id, asked, reply.eager_activities);
+        }
+        (None, Some(stamp)) => worker.cache.evict(execution_id, stamp),
+        (None, None) => {}
     }
 }
 

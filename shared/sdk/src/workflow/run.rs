@@ -5,7 +5,7 @@ use crate::error::{HarvestError, WorkflowFailure};
 use crate::registry::Registry;
 use crate::workflow::context::WorkflowContext;
 use crate::workflow::shared::RunShared;
-use harvest_ids::EventId;
+use harvest_ids::{EventId, Timestamp};
 use harvest_sdk_replay::{Completion, FeedError, Mismatch, ReplayError, Step, Take};
 use harvest_workflow_core::command::Command;
 use harvest_workflow_core::event::{Event, WorkflowStarted};
@@ -15,6 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Most polls in a row without coming to rest: beyond it the code wakes itself for ever.
 const MAX_POLLS: usize = 100_000;
@@ -82,21 +84,63 @@ impl Wake for WakeFlag {
 
 type Code = BoxFuture<Result<Payload, WorkflowFailure>>;
 
+/// What is known of the clock of the run's server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ServerClock {
+    /// What it showed when something was recorded.
+    pub(crate) showed: Timestamp,
+    /// When that was heard here.
+    pub(crate) heard: Instant,
+}
+
+impl ServerClock {
+    /// A time that the server's clock has reached for certain: what it showed, and the time since that was heard, less 500 ppm because no two
+    /// clocks go at the same rate (it is the most that a clock which is being set right runs off).
+    pub(crate) fn at_least(&self, now: Instant) -> Timestamp {
+        let passed = now.saturating_duration_since(self.heard);
+        let passed = passed.saturating_sub(passed / 2_000);
+        Timestamp::from_millis(self.showed.as_millis().saturating_add(whole_millis(passed)))
+    }
+}
+
+fn whole_millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
 /// One run in memory.
 pub(crate) struct Run {
     shared: Arc<RunShared>,
     code: Option<Code>,
     flag: Arc<WakeFlag>,
+    clock: Option<ServerClock>,
 }
 
 impl Run {
     pub(crate) fn new(registry: Arc<Registry>) -> Self {
-        Self { shared: Arc::new(RunShared::new(registry)), code: None, flag: Arc::new(WakeFlag::default()) }
+        Self { shared: Arc::new(RunShared::new(registry)), code: None, flag: Arc::new(WakeFlag::default()), clock: None }
+    }
+
+    /// Notes what the server's clock shows.
+    pub(crate) fn set_clock(&mut self, clock: ServerClock) {
+        self.clock = Some(clock);
+    }
+
+    /// The earliest time that the server can give to the next event of the run, when it can be told: the run is up to date then, and nothing
+    /// but that event can lead to a decision.
+    pub(crate) fn next_event_at(&self, now: Instant) -> Option<Timestamp> {
+        let clock = self.clock?;
+        let state = self.shared.lock();
+        state.machine.is_caught_up().then(|| clock.at_least(now).max(state.machine.newest_at()))
     }
 
     /// The event that it needs next.
     pub(crate) fn next_event(&self) -> EventId {
         self.shared.lock().machine.next_event()
+    }
+
+    /// The last event that it was given.
+    pub(crate) fn last_event(&self) -> EventId {
+        EventId(self.next_event().0.saturating_sub(1))
     }
 
     /// Whether the code has ended.

@@ -32,12 +32,39 @@ pub struct Faults {
     pub tell_lost: bool,
     /// Page size of GetHistory.
     pub history_page: Option<usize>,
+    /// Answers to decisions bring no activities.
+    pub never_eager: bool,
+    /// So many answers to ended activities are lost after they were recorded.
+    pub lose_close_replies: u32,
+    /// Before so many results with a decision ahead are recorded, a signal is.
+    pub signals_before_ahead: u32,
+}
+
+/// What has happened.
+#[derive(Default)]
+pub struct Counts {
+    /// Workflow tasks that went over a stream.
+    pub workflow_tasks: u32,
+    /// Activity tasks that went over a stream.
+    pub streamed_activities: u32,
+    /// Commands that workers wanted to have in the answer.
+    pub eager_wanted: usize,
+    /// Activities that answers brought, repetitions not counted.
+    pub eager_given: usize,
+    /// Answers that were given a second time.
+    pub repeated: u32,
+    /// Decisions ahead that came.
+    pub ahead_sent: u32,
+    /// Those that were taken.
+    pub ahead_taken: u32,
+    /// Most attempts that one worker had at a time.
+    pub most_running: usize,
 }
 
 pub struct RunRecord {
     pub state: State,
     pub events: Vec<Event>,
-    last_worker: String,
+    pub last_worker: String,
 }
 
 pub struct Session {
@@ -59,10 +86,13 @@ pub struct Engine {
     pub announced: usize,
     pub released: u32,
     pub seen_hello: Vec<v1::Hello>,
+    pub counts: Counts,
+    /// What answers with activities said, by the token that they answered.
+    pub given: HashMap<Bytes, v1::CompleteWorkflowTaskResponse>,
     limits: Limits,
 }
 
-fn now() -> Timestamp {
+pub fn now() -> Timestamp {
     Timestamp::from_millis(i64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis()).unwrap())
 }
 
@@ -80,9 +110,13 @@ impl Engine {
     }
 
     pub fn input(&mut self, id: ExecutionId, input: &Input) -> Result<Reply, Reject> {
+        self.input_at(id, input, now())
+    }
+
+    pub fn input_at(&mut self, id: ExecutionId, input: &Input, now: Timestamp) -> Result<Reply, Reject> {
         self.sequence += 1;
         let random = self.sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let env = Env { now: now(), random, limits: &self.limits, config_version: (0, 0) };
+        let env = Env { now, random, limits: &self.limits, config_version: (0, 0) };
         let run = self.runs.get_mut(&id).ok_or(Reject::NotFound)?;
         let decision = decide(&mut run.state, input, &env)?;
         run.events.extend(decision.records.into_iter().filter_map(|record| match record {
@@ -170,6 +204,22 @@ impl Engine {
         for (id, key) in ready {
             self.dispatch_one(id, key);
         }
+        self.count_running();
+    }
+
+    fn count_running(&mut self) {
+        let mut running: BTreeMap<WorkerId, usize> = BTreeMap::new();
+        for (key, task) in self.runs.values().flat_map(|run| run.state.projection().tasks) {
+            if let (TaskKey::Activity(_), Some(dispatch)) = (key, task.started) {
+                *running.entry(dispatch.worker_id).or_default() += 1;
+            }
+        }
+        self.counts.most_running = self.counts.most_running.max(running.into_values().max().unwrap_or_default());
+    }
+
+    pub fn new_dispatch(&mut self, worker_id: &WorkerId) -> Dispatch {
+        self.sequence += 1;
+        Dispatch { epoch: Epoch(1), sequence: self.sequence, worker_id: worker_id.clone() }
     }
 
     fn dispatch_one(&mut self, id: ExecutionId, key: TaskKey) {
@@ -178,19 +228,20 @@ impl Engine {
         let has_room = |session: &Session| !session.draining && if is_workflow { session.workflow_credit > 0 } else { session.activity_credit > 0 };
         let sticky = self.sessions.iter().position(|session| session.id == last_worker && has_room(session));
         let Some(index) = sticky.or_else(|| self.sessions.iter().position(has_room)) else { return };
-        self.sequence += 1;
         let (worker_id, sender) = (self.sessions[index].id.clone(), self.sessions[index].sender.clone());
-        let dispatch = Dispatch { epoch: Epoch(1), sequence: self.sequence, worker_id: WorkerId::new(&worker_id).unwrap() };
+        let dispatch = self.new_dispatch(&WorkerId::new(&worker_id).unwrap());
         let message = match key {
             TaskKey::Workflow => self.workflow_task(id, dispatch, worker_id == last_worker),
-            TaskKey::Activity(activity_id) => self.activity_task(id, activity_id, dispatch),
+            TaskKey::Activity(activity_id) => self.activity_task(id, activity_id, dispatch).map(ToWorker::ActivityTask),
         };
         let Some(message) = message else { return };
         let credit = &mut self.sessions[index];
         if is_workflow {
             credit.workflow_credit -= 1;
+            self.counts.workflow_tasks += 1;
         } else {
             credit.activity_credit -= 1;
+            self.counts.streamed_activities += 1;
         }
         if is_workflow {
             self.runs.get_mut(&id).unwrap().last_worker = worker_id;
@@ -216,14 +267,14 @@ impl Engine {
         }))
     }
 
-    fn activity_task(&mut self, id: ExecutionId, activity_id: ActivityId, dispatch: Dispatch) -> Option<ToWorker> {
+    pub fn activity_task(&mut self, id: ExecutionId, activity_id: ActivityId, dispatch: Dispatch) -> Option<v1::ActivityTask> {
         let reply = self.input(id, &Input::StartActivity { activity_id, dispatch: dispatch.clone() }).ok()?;
         let Reply::ActivityTask { attempt, .. } = reply else { return None };
         let activity = self.runs[&id].state.activity(activity_id).unwrap();
         let spec = activity.spec();
         let token = TaskToken { execution_id: id, activity_id: Some(activity_id), attempt, dispatch };
         let millis = |span: Option<DurationMs>| span.map_or(0, DurationMs::as_millis);
-        Some(ToWorker::ActivityTask(v1::ActivityTask {
+        Some(v1::ActivityTask {
             task_token: token::encode(&token),
             workflow: Some(self.info(id)),
             activity_id: activity_id.0,
@@ -236,7 +287,8 @@ impl Engine {
             heartbeat_timeout_ms: millis(spec.heartbeat_timeout),
             task_queue: spec.task_queue.to_string(),
             previous_failure: activity.last_failure().map(failure::to_proto),
-        }))
+            started_at_ms: self.runs[&id].state.last_record_at().as_millis(),
+        })
     }
 
     pub fn info(&self, id: ExecutionId) -> v1::WorkflowInfo {

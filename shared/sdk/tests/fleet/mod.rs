@@ -1,9 +1,10 @@
 //! A fleet in one process for tests: the real core behind the public protocol, in memory, without durability or shards.
 
+mod eager;
 mod engine;
 mod server;
 
-pub use engine::Faults;
+pub use engine::{Faults, RunRecord};
 
 use engine::Engine;
 use harvest_proto::v1::worker_service_server::WorkerServiceServer;

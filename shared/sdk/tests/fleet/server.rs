@@ -79,13 +79,13 @@ impl WorkerService for Services {
     async fn complete_workflow_task(&self, request: Request<CompleteWorkflowTaskRequest>) -> Answer<CompleteWorkflowTaskResponse> {
         let decided = worker::complete_workflow_task(request.into_inner()).map_err(malformed)?;
         let decision = decided.decision.map_err(malformed)?;
-        let reply = self.input(decided.token.execution_id, &Input::CompleteWorkflowTask(Box::new(decision)))?;
+        let answer = self.act(|engine| engine.complete(decision, &decided.eager_commands)).map_err(|reject| refused(&reject))?;
         let mut engine = self.engine.lock().unwrap();
         if engine.faults.lose_decision_replies > 0 {
             engine.faults.lose_decision_replies -= 1;
             return Err(Status::unavailable("the answer was lost"));
         }
-        Ok(Response::new(CompleteWorkflowTaskResponse { try_again: reply == Reply::TryAgain }))
+        Ok(Response::new(answer))
     }
 
     async fn fail_workflow_task(&self, request: Request<FailWorkflowTaskRequest>) -> Answer<FailWorkflowTaskResponse> {
@@ -95,12 +95,19 @@ impl WorkerService for Services {
     }
 
     async fn close_activity(&self, request: Request<CloseActivityRequest>) -> Answer<CloseActivityResponse> {
-        let (token, worker_id, outcome) = worker::close_activity(request.into_inner()).map_err(malformed)?;
-        if outcome == ActivityOutcome::Released {
-            self.engine.lock().unwrap().released += 1;
+        let closed = worker::close_activity(request.into_inner()).map_err(malformed)?;
+        let released = u32::from(closed.outcome == ActivityOutcome::Released);
+        let decided = self.act(|engine| {
+            engine.released += released;
+            engine.close(closed)
+        });
+        let decided = decided.map_err(|reject| refused(&reject))?;
+        let mut engine = self.engine.lock().unwrap();
+        if engine.faults.lose_close_replies > 0 {
+            engine.faults.lose_close_replies -= 1;
+            return Err(Status::unavailable("the answer was lost"));
         }
-        self.input(token.execution_id, &Input::CloseActivity { token, worker_id, outcome })?;
-        Ok(Response::new(CloseActivityResponse {}))
+        Ok(Response::new(CloseActivityResponse { decided }))
     }
 
     async fn heartbeat(&self, request: Request<HeartbeatRequest>) -> Answer<HeartbeatResponse> {

@@ -3,7 +3,7 @@
 use super::bench::{Bench, json, registry};
 use super::code::*;
 use crate::{activities, workflows};
-use harvest_ids::DurationMs;
+use harvest_ids::{DurationMs, Timestamp};
 use harvest_workflow_core::event::EventKind;
 use harvest_workflow_core::input::Input;
 use std::time::Duration;
@@ -278,4 +278,20 @@ fn a_query_does_not_see_a_decision_that_is_not_recorded() {
     run.feed(bench.events[2..].iter().cloned()).unwrap();
     run.replay().unwrap();
     assert_eq!(run.query("total", &json(())).unwrap(), json(3));
+}
+
+#[test]
+fn the_time_of_the_next_event_is_known_when_the_run_is_up_to_date() {
+    let (mut run, events) = super::waiting_run();
+    let recorded = events.last().unwrap().at;
+    let heard = tokio::time::Instant::now();
+    run.feed(events).unwrap();
+    assert_eq!(run.next_event_at(heard), None, "nobody has said what time it is");
+    let clock = |showed| crate::workflow::run::ServerClock { showed, heard };
+    run.set_clock(clock(recorded.plus(DurationMs::from_millis_const(5))));
+    let after = |millis| Some(recorded.plus(DurationMs::from_millis_const(millis)));
+    assert_eq!(run.next_event_at(heard), after(5));
+    assert_eq!(run.next_event_at(heard + Duration::from_secs(10)), after(5 + 9_995), "this clock may be fast");
+    run.set_clock(clock(Timestamp::from_millis(0)));
+    assert_eq!(run.next_event_at(heard), Some(recorded), "not before what has been recorded");
 }
