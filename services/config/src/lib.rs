@@ -15,6 +15,7 @@ use harvest_persistence::control::{ConfigStore, DirectoryStore, Member, ServiceK
 use harvest_persistence::error::StoreError;
 use harvest_proto::internal::v1::config_service_server::ConfigServiceServer;
 use harvest_rpc::MAX_MESSAGE_BYTES;
+use harvest_rpc::network::Network;
 use harvest_rpc::server::{ServeError, Server};
 use harvest_runtime::{Clock, Health, IdSource};
 use harvest_shards::{Directory, DirectoryOptions};
@@ -31,6 +32,8 @@ pub struct Deps {
     pub directory: Arc<dyn DirectoryStore>,
     /// Broadcasts.
     pub bus: Arc<dyn Bus>,
+    /// How it reaches other processes, and they it.
+    pub network: Network,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -70,7 +73,7 @@ pub struct ConfigServer {
 pub async fn build(config: &Config, deps: Deps) -> Result<ConfigServer, BuildError> {
     deps.health.set("config", false);
     let inner = CancellationToken::new();
-    let server = Server::bind(config.grpc_listen).await?;
+    let server = Server::bind_on(&deps.network, config.grpc_listen).await?;
     let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
     let me = Member { service: ServiceKind::Config, process_id: deps.ids.process_id(), address };
     let options = DirectoryOptions { lease_interval: None, ..DirectoryOptions::default() };

@@ -7,6 +7,7 @@
 mod admin;
 mod body;
 mod fail;
+pub(crate) mod listener;
 mod paths;
 mod query;
 mod show;

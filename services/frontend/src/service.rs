@@ -5,6 +5,7 @@ use crate::configs::Configs;
 use crate::edge::Edge;
 use crate::grpc::Grpc;
 use crate::http;
+use crate::http::listener::OtherListener;
 use crate::routing::Router;
 use crate::session::Sessions;
 use harvest_fleet_config::{Bus, ConfigHandle, ConfigOptions, GrpcSource};
@@ -15,13 +16,13 @@ use harvest_proto::internal::v1::frontend_service_server::FrontendServiceServer;
 use harvest_proto::v1::admin_service_server::AdminServiceServer;
 use harvest_proto::v1::worker_service_server::WorkerServiceServer;
 use harvest_proto::v1::workflow_service_server::WorkflowServiceServer;
+use harvest_rpc::network::{Bound, Network};
 use harvest_rpc::{Channels, MAX_MESSAGE_BYTES, ServeError, Server};
 use harvest_runtime::{Clock, Health, IdSource};
 use harvest_shards::{Directory, DirectoryOptions};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// The part of readiness that this service tells.
@@ -36,6 +37,8 @@ pub struct Deps {
     pub directory: Arc<dyn DirectoryStore>,
     /// Broadcasts.
     pub bus: Arc<dyn Bus>,
+    /// How it reaches other processes, and they it.
+    pub network: Network,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -76,7 +79,7 @@ pub struct Frontend {
     edge: Arc<Edge>,
     me: Member,
     server: Server,
-    http: TcpListener,
+    http: Bound,
     http_address: SocketAddr,
     http_options: harvest_runtime::http::Options,
     health: Health,
@@ -93,16 +96,16 @@ pub struct Frontend {
 pub async fn build(config: &Config, deps: Deps) -> Result<Frontend, BuildError> {
     deps.health.set(HEALTH_PART, false);
     let drain_timeout = Duration::from_millis(config.drain_timeout_ms);
-    let server = Server::bind(config.grpc_listen).await?.drain_timeout(drain_timeout);
+    let server = Server::bind_on(&deps.network, config.grpc_listen).await?.drain_timeout(drain_timeout);
     let failed = |source| BuildError::Http { address: config.http_listen, source };
-    let http = TcpListener::bind(config.http_listen).await.map_err(failed)?;
+    let http = deps.network.bind(config.http_listen).await.map_err(failed)?;
     let http_address = http.local_addr().map_err(failed)?;
     let http_options = harvest_runtime::http::Options { header_timeout: Duration::from_millis(config.http_header_timeout_ms), drain_timeout };
     let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
     let me = Member { service: ServiceKind::Frontend, process_id: deps.ids.process_id(), address };
     let (inner, stopping) = (CancellationToken::new(), CancellationToken::new());
     let directory = Directory::start(deps.directory, deps.clock.clone(), DirectoryOptions::default(), inner.clone()).await?;
-    let channels = Arc::new(Channels::default());
+    let channels = Arc::new(Channels::on(deps.network.clone()));
     let members = directory.clone();
     let addresses = move || members.members(ServiceKind::Config).into_iter().map(|member| member.address).collect();
     let source = Arc::new(GrpcSource::new(channels.clone(), deps.clock.clone(), addresses));
@@ -154,7 +157,10 @@ impl Frontend {
         tracing::info!(address = me.address, process_id = me.process_id, "frontend serves");
         health.set(HEALTH_PART, true);
         let serving_http = async {
-            harvest_runtime::http::serve(http, routes, http_options, stopping.clone()).await;
+            match http {
+                Bound::Tcp(listener) => harvest_runtime::http::serve(listener, routes, http_options, stopping.clone()).await,
+                Bound::Other(listener) => harvest_runtime::http::serve(OtherListener(listener), routes, http_options, stopping.clone()).await,
+            }
             Ok(())
         };
         let serving_grpc = async { server.serve(stopping.clone()).await.map_err(RunError::Grpc) };

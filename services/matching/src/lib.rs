@@ -19,6 +19,7 @@ use harvest_persistence::error::StoreError;
 use harvest_proto::internal::v1::matching_service_server::MatchingServiceServer;
 use harvest_rpc::MAX_MESSAGE_BYTES;
 use harvest_rpc::client::Channels;
+use harvest_rpc::network::Network;
 use harvest_rpc::server::{ServeError, Server};
 use harvest_runtime::{Clock, Health, IdSource};
 use harvest_shards::{Directory, DirectoryOptions};
@@ -35,6 +36,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 pub struct Deps {
     /// Membership.
     pub directory: Arc<dyn DirectoryStore>,
+    /// How it reaches other processes, and they it.
+    pub network: Network,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -70,7 +73,7 @@ pub struct Matching {
 /// # Errors
 /// When the port is taken or the directory cannot be read.
 pub async fn build(config: &Config, deps: Deps) -> Result<Matching, BuildError> {
-    let owners = Arc::new(GrpcOwners::new(Arc::new(Channels::default())));
+    let owners = Arc::new(GrpcOwners::new(Arc::new(Channels::on(deps.network.clone()))));
     build_with(config, deps, owners).await
 }
 
@@ -81,7 +84,7 @@ pub async fn build(config: &Config, deps: Deps) -> Result<Matching, BuildError> 
 pub async fn build_with(config: &Config, deps: Deps, owners: Arc<dyn Owners>) -> Result<Matching, BuildError> {
     deps.health.set("matching", false);
     let inner = CancellationToken::new();
-    let server = Server::bind(config.grpc_listen).await?;
+    let server = Server::bind_on(&deps.network, config.grpc_listen).await?;
     let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
     let me = Member { service: ServiceKind::Matching, process_id: deps.ids.process_id(), address };
     let options = DirectoryOptions { lease_interval: None, ..DirectoryOptions::default() };

@@ -15,7 +15,7 @@ use harvest_proto::internal::v1::{
 };
 use harvest_proto::v1::{ActivityTask, Credit, ServerMessage, WorkflowTask, server_message};
 use harvest_rpc::client::Channels;
-use harvest_rpc::{Error, Reason};
+use harvest_rpc::{Error, Network, Reason};
 use harvest_runtime::config::load;
 use harvest_runtime::{Health, SystemClock, SystemIds};
 use std::sync::{Arc, Mutex};
@@ -102,7 +102,7 @@ impl World {
             ("HARVEST_MAX_SESSIONS", "1"),
         ];
         let config: Config = load(None, variables.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap().settings;
-        let deps = Deps { directory: store, clock: Arc::new(SystemClock::new()), ids: Arc::new(SystemIds), health: Health::new() };
+        let deps = Deps { directory: store, network: Network::tcp(), clock: Arc::new(SystemClock::new()), ids: Arc::new(SystemIds), health: Health::new() };
         let owner = Arc::new(owner);
         let service = build_with(&config, deps, owner.clone()).await.unwrap();
         let client = MatchingServiceClient::new(Channels::default().get(service.address()).unwrap());

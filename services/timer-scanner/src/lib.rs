@@ -19,6 +19,7 @@ use harvest_persistence::error::StoreError;
 use harvest_persistence::store::ShardStore;
 use harvest_proto::internal::v1::timer_scanner_service_server::TimerScannerServiceServer;
 use harvest_rpc::client::Channels;
+use harvest_rpc::network::Network;
 use harvest_rpc::server::{ServeError, Server};
 use harvest_runtime::{Clock, Health, IdSource};
 use harvest_shards::{Directory, DirectoryOptions};
@@ -34,6 +35,8 @@ pub struct Deps {
     pub store: Arc<dyn ShardStore>,
     /// Membership and owners.
     pub directory: Arc<dyn DirectoryStore>,
+    /// How it reaches other processes, and they it.
+    pub network: Network,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -69,7 +72,7 @@ pub struct TimerScanner {
 /// # Errors
 /// When the port is taken or the directory cannot be read.
 pub async fn build(config: &Config, deps: Deps) -> Result<TimerScanner, BuildError> {
-    let owners = Arc::new(GrpcOwners::new(Arc::new(Channels::default())));
+    let owners = Arc::new(GrpcOwners::new(Arc::new(Channels::on(deps.network.clone()))));
     build_with(config, deps, owners).await
 }
 
@@ -80,7 +83,7 @@ pub async fn build(config: &Config, deps: Deps) -> Result<TimerScanner, BuildErr
 pub async fn build_with(config: &Config, deps: Deps, owners: Arc<dyn Owners>) -> Result<TimerScanner, BuildError> {
     deps.health.set("timer-scanner", false);
     let inner = CancellationToken::new();
-    let server = Server::bind(config.grpc_listen).await?;
+    let server = Server::bind_on(&deps.network, config.grpc_listen).await?;
     let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
     let me = Member { service: ServiceKind::TimerScanner, process_id: deps.ids.process_id(), address };
     let directory = Directory::start(deps.directory, deps.clock.clone(), DirectoryOptions::default(), inner.clone()).await?;

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "deadlines and pauses of calls are counted on the runtime's own clock, which tests can stop")]
 
 use crate::error::Error;
+use crate::network::Network;
 use crate::reason::Reason;
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use std::collections::HashMap;
@@ -37,20 +38,21 @@ impl Default for ChannelOptions {
 /// Lazily connecting channels, one per address. A channel reconnects by itself; cloning one is cheap.
 #[derive(Debug)]
 pub struct Channels {
+    network: Network,
     options: ChannelOptions,
     open: Mutex<HashMap<String, Channel>>,
 }
 
 impl Default for Channels {
     fn default() -> Self {
-        Self::new(ChannelOptions::default())
+        Self::on(Network::tcp())
     }
 }
 
 impl Channels {
-    /// No channel yet.
-    pub fn new(options: ChannelOptions) -> Self {
-        Self { options, open: Mutex::new(HashMap::new()) }
+    /// No channel yet; those to come connect over `network` with the usual options.
+    pub fn on(network: Network) -> Self {
+        Self { network, options: ChannelOptions::default(), open: Mutex::new(HashMap::new()) }
     }
 
     /// The channel to an address such as `http://127.0.0.1:7300`. Nothing is connected before the first call.
@@ -62,7 +64,7 @@ impl Channels {
         if let Some(channel) = open.get(address) {
             return Ok(channel.clone());
         }
-        let channel = endpoint(address, &self.options)?.connect_lazy();
+        let channel = self.network.channel(&endpoint(address, &self.options)?);
         if open.len() >= self.options.max_channels {
             open.clear();
         }

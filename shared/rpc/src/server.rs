@@ -1,13 +1,13 @@
 //! A gRPC server: bound before it serves, with health and reflection, drained on shutdown.
 #![expect(clippy::disallowed_methods, reason = "deadlines and pauses of calls are counted on the runtime's own clock, which tests can stop")]
 
+use crate::network::{Bound, Incoming, Network};
 use http_body::Frame;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -46,7 +46,7 @@ pub enum ServeError {
 
 /// A bound server that does not serve yet.
 pub struct Server {
-    incoming: TcpIncoming,
+    bound: Bound,
     address: SocketAddr,
     routes: Routes,
     health: HealthReporter,
@@ -56,22 +56,29 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds a port (0 = any free one) and adds health and reflection.
+    /// Binds a port of TCP (0 = any free one) and adds health and reflection.
     ///
     /// # Errors
     /// [`ServeError::Bind`].
     pub async fn bind(listen: SocketAddr) -> Result<Self, ServeError> {
+        Self::bind_on(&Network::tcp(), listen).await
+    }
+
+    /// The same on any network.
+    ///
+    /// # Errors
+    /// [`ServeError::Bind`].
+    pub async fn bind_on(network: &Network, listen: SocketAddr) -> Result<Self, ServeError> {
         let failed = |source| ServeError::Bind { address: listen, source };
-        let listener = TcpListener::bind(listen).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let bound = network.bind(listen).await.map_err(failed)?;
+        let address = bound.local_addr().map_err(failed)?;
         let (health, health_service) = tonic_health::server::health_reporter();
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(harvest_proto::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?;
         let routes = Routes::new(health_service).add_service(reflection);
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        Ok(Self { incoming, address, routes, health, calls: TaskTracker::new(), drain_timeout: DEFAULT_DRAIN_TIMEOUT })
+        Ok(Self { bound, address, routes, health, calls: TaskTracker::new(), drain_timeout: DEFAULT_DRAIN_TIMEOUT })
     }
 
     /// Adds a service.
@@ -108,19 +115,24 @@ impl Server {
     /// # Errors
     /// [`ServeError::Serve`] when the server ended by itself.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServeError> {
-        let Self { incoming, routes, health, calls, drain_timeout, .. } = self;
+        let Self { bound, routes, health, calls, drain_timeout, .. } = self;
         let stop = shutdown.clone();
         let stopping = async move {
             stop.cancelled().await;
             health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         };
-        let serving = tonic::transport::Server::builder()
+        let router = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(Duration::from_secs(10)))
             .http2_keepalive_timeout(Some(Duration::from_secs(10)))
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(4 << 20)
-            .add_routes(routes)
-            .serve_with_incoming_shutdown(incoming, stopping);
+            .add_routes(routes);
+        let serving = async {
+            match bound {
+                Bound::Tcp(listener) => router.serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), stopping).await,
+                Bound::Other(listener) => router.serve_with_incoming_shutdown(Incoming(listener), stopping).await,
+            }
+        };
         let drained = async {
             shutdown.cancelled().await;
             calls.close();

@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -36,7 +36,7 @@ impl Default for Options {
 
 /// Serves until `shutdown`, then takes no new connection, waits for the requests in flight, at most the drain timeout, and closes what is
 /// left: no client can hold a process. Bodies have no bound here: who reads one bounds it.
-pub async fn serve(mut listener: TcpListener, routes: Router, options: Options, shutdown: CancellationToken) {
+pub async fn serve(mut listener: impl Listener, routes: Router, options: Options, shutdown: CancellationToken) {
     let (mut connections, requests) = (JoinSet::new(), TaskTracker::new());
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(options.header_timeout);
@@ -66,7 +66,13 @@ pub async fn serve(mut listener: TcpListener, routes: Router, options: Options, 
 }
 
 /// One connection, to its end; once the shutdown has begun it takes no further request.
-async fn connection(stream: TcpStream, routes: Router, builder: http1::Builder, requests: TaskTracker, shutdown: CancellationToken) {
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    routes: Router,
+    builder: http1::Builder,
+    requests: TaskTracker,
+    shutdown: CancellationToken,
+) {
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |request: Request<Incoming>| {
         let (in_flight, answer) = (requests.token(), routes.call(request.map(Body::new)));
@@ -102,6 +108,7 @@ mod tests {
     use axum::routing::post;
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
 
     const SHORT: Duration = Duration::from_millis(50);
 

@@ -1,6 +1,6 @@
 //! Connections to the frontends: several addresses, the next one when one fails.
 
-use harvest_rpc::Reason;
+use harvest_rpc::{Network, Reason};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,13 +65,13 @@ pub(crate) struct Channels {
 
 impl Channels {
     /// Connects on first use. Must be called within a tokio runtime.
-    pub(crate) fn new(addresses: &[String], token: Option<&str>) -> Result<Self, AddressError> {
+    pub(crate) fn new(network: &Network, addresses: &[String], token: Option<&str>) -> Result<Self, AddressError> {
         if addresses.is_empty() {
             return Err(AddressError::None);
         }
         let header = token.map(|token| format!("Bearer {token}").parse()).transpose().map_err(|_| AddressError::Token)?;
         let authorization = Authorization { header };
-        let connect = |address: &String| endpoint(address).map(|endpoint| InterceptedService::new(endpoint.connect_lazy(), authorization.clone()));
+        let connect = |address: &String| endpoint(address).map(|endpoint| InterceptedService::new(network.channel(&endpoint), authorization.clone()));
         let list: Vec<Connection> = addresses.iter().map(connect).collect::<Result<_, _>>()?;
         Ok(Self { list: list.into(), current: Arc::new(AtomicUsize::new(0)) })
     }

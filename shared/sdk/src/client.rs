@@ -14,6 +14,7 @@ use crate::options::span;
 use crate::payload;
 use harvest_proto::v1::workflow_service_client::WorkflowServiceClient;
 use harvest_proto::v1::{StartWorkflowRequest, WorkflowRef};
+use harvest_rpc::Network;
 use harvest_wire::payload as wire_payload;
 use harvest_workflow_core::payload::Payload;
 use serde::Serialize;
@@ -52,8 +53,16 @@ impl Client {
     /// # Errors
     /// [`ClientError::Address`].
     pub fn connect_with_token<S: Into<String>>(addresses: impl IntoIterator<Item = S>, token: Option<&str>) -> Result<Self, ClientError> {
+        Self::connect_over(&Network::tcp(), addresses, token)
+    }
+
+    /// The same over another network than TCP: a fleet in this process, or a simulated one.
+    ///
+    /// # Errors
+    /// [`ClientError::Address`].
+    pub fn connect_over<S: Into<String>>(network: &Network, addresses: impl IntoIterator<Item = S>, token: Option<&str>) -> Result<Self, ClientError> {
         let addresses: Vec<String> = addresses.into_iter().map(Into::into).collect();
-        Ok(Self { channels: Channels::new(&addresses, token)?, namespace: "default".to_owned(), patience: PATIENCE })
+        Ok(Self { channels: Channels::new(network, &addresses, token)?, namespace: "default".to_owned(), patience: PATIENCE })
     }
 
     /// The same client for another tenant.

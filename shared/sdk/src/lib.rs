@@ -49,6 +49,7 @@ pub use activity::{ActivityCancelled, ActivityContext, ActivityInfo};
 pub use client::{Client, ClientError, ConflictPolicy, StartOptions, WorkflowHandle, WorkflowOutcomeError};
 pub use definition::{ActivityDefinition, ActivityRegistration, WorkflowDefinition, WorkflowRegistration};
 pub use error::{ActivityFailure, HarvestError, TimeoutKind, WorkflowFailure};
+pub use harvest_rpc::Network;
 pub use harvest_sdk_macros::{activity, workflow};
 pub use options::{ActivityOptions, ChildOptions};
 pub use replayer::{ReplayFailure, WorkflowReplayer};

@@ -26,6 +26,7 @@ use crate::registry::Registry;
 use attempts::Attempts;
 use cache::RunCache;
 use credits::Credits;
+use harvest_rpc::Network;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,12 +71,13 @@ impl WorkerShared {
 pub struct Worker {
     registry: Arc<Registry>,
     config: WorkerConfig,
+    network: Network,
     welcomed: watch::Sender<bool>,
 }
 
 impl Worker {
-    pub(crate) fn new(registry: Arc<Registry>, config: WorkerConfig) -> Self {
-        Self { registry, config, welcomed: watch::channel(false).0 }
+    pub(crate) fn new(registry: Arc<Registry>, config: WorkerConfig, network: Network) -> Self {
+        Self { registry, config, network, welcomed: watch::channel(false).0 }
     }
 
     /// Ready once a server has welcomed the running worker: from then on its workflow types can be started. Never ready when the worker
@@ -96,7 +98,7 @@ impl Worker {
     /// # Errors
     /// [`WorkerError`] when the server refuses the worker from the start.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
-        let channels = Channels::new(&self.config.addresses, self.config.token.as_deref())?;
+        let channels = Channels::new(&self.network, &self.config.addresses, self.config.token.as_deref())?;
         // Only workflow code can schedule activities to ask for.
         let keeps = self.config.eager_activities && !self.registry.workflows.is_empty();
         let worker = Arc::new(WorkerShared {

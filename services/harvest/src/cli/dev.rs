@@ -10,6 +10,7 @@ use harvest_persistence::control::{ConfigStore, DirectoryStore};
 use harvest_persistence::embedded::EmbeddedStore;
 use harvest_persistence::postgres::{PgOptions, PgStore, migrate};
 use harvest_persistence::store::ShardStore;
+use harvest_rpc::Network;
 use harvest_runtime::config::{Settings, load};
 use harvest_runtime::{Clock, Health, IdSource, Shutdown, SystemClock, SystemIds, crash, telemetry};
 use std::net::{SocketAddr, TcpListener};
@@ -135,6 +136,7 @@ impl Parts {
             store: self.config.clone(),
             directory: self.directory.clone(),
             bus: self.bus.clone(),
+            network: Network::tcp(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             health: self.health.clone(),
@@ -146,7 +148,7 @@ impl Parts {
 
     async fn start_matching(&self, services: &mut Services) -> anyhow::Result<()> {
         let (directory, clock, ids, health) = (self.directory.clone(), self.clock.clone(), self.ids.clone(), self.health.clone());
-        let service = harvest_matching::build(&settings(&[])?, harvest_matching::Deps { directory, clock, ids, health }).await?;
+        let service = harvest_matching::build(&settings(&[])?, harvest_matching::Deps { directory, network: Network::tcp(), clock, ids, health }).await?;
         services.spawn("matching", |token| async move { Ok(service.run(token).await?) });
         Ok(())
     }
@@ -155,6 +157,7 @@ impl Parts {
         let deps = harvest_timer_scanner::Deps {
             store: self.shards.clone(),
             directory: self.directory.clone(),
+            network: Network::tcp(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             health: self.health.clone(),
@@ -169,6 +172,7 @@ impl Parts {
             store: self.shards.clone(),
             directory: self.directory.clone(),
             bus: self.bus.clone(),
+            network: Network::tcp(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             health: self.health.clone(),
@@ -183,6 +187,7 @@ impl Parts {
             store: self.shards.clone(),
             directory: self.directory.clone(),
             bus: self.bus.clone(),
+            network: Network::tcp(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             health: self.health.clone(),

@@ -6,6 +6,7 @@ use crate::options::{ActivityOptions, span};
 use crate::registry::{ContinueAsNewAdvice, Registry, StateMap};
 use crate::worker::{Worker, WorkerConfig};
 use harvest_ids::{ActivityType, Namespace, TaskQueue, WorkflowType};
+use harvest_rpc::Network;
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub struct HarvestBuilder {
     state: StateMap,
     config: WorkerConfig,
     advice: ContinueAsNewAdvice,
+    network: Network,
 }
 
 impl HarvestBuilder {
@@ -89,6 +91,13 @@ impl HarvestBuilder {
         self
     }
 
+    /// Sets the network that the frontends are reached over; default TCP. Others: a fleet in this process, or a simulated one.
+    #[must_use]
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
     /// Sets how many events a history may have before `should_continue_as_new` says yes; default 10 000.
     #[must_use]
     pub fn history_continue_as_new_threshold(mut self, events: u64) -> Self {
@@ -122,7 +131,7 @@ impl HarvestBuilder {
             continue_as_new: self.advice,
             state: Arc::new(self.state),
         };
-        Ok(Worker::new(Arc::new(registry), self.config))
+        Ok(Worker::new(Arc::new(registry), self.config, self.network))
     }
 }
 

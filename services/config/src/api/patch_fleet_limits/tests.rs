@@ -10,6 +10,7 @@ use harvest_persistence::store::ShardStore as _;
 use harvest_proto::internal::v1::config_service_client::ConfigServiceClient;
 use harvest_proto::internal::v1::{RegisterWorkersCall, WorkerSession};
 use harvest_proto::v1::{Hello, ListWorkersRequest, WorkflowTypeInfo};
+use harvest_rpc::Network;
 use harvest_rpc::client::Channels;
 use harvest_runtime::config::load;
 use harvest_runtime::{Health, SystemClock, SystemIds};
@@ -32,8 +33,15 @@ impl World {
         let (bus, clock, stop) = (Arc::new(LocalBus::new()), Arc::new(SystemClock::new()), CancellationToken::new());
         let variables = [("HARVEST_GRPC_LISTEN", "127.0.0.1:0"), ("HARVEST_DATABASE_URL", "postgres://unused")];
         let config: Config = load(None, variables.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap().settings;
-        let deps =
-            Deps { store: store.clone(), directory: store.clone(), bus: bus.clone(), clock: clock.clone(), ids: Arc::new(SystemIds), health: Health::new() };
+        let deps = Deps {
+            store: store.clone(),
+            directory: store.clone(),
+            bus: bus.clone(),
+            network: Network::tcp(),
+            clock: clock.clone(),
+            ids: Arc::new(SystemIds),
+            health: Health::new(),
+        };
         let service = build(&config, deps).await.unwrap();
         let address = service.address().to_owned();
         drop(harvest_runtime::spawn("config", service.run(stop.clone())));

@@ -1,0 +1,240 @@
+//! How processes reach each other: TCP, or whatever stands for it in a simulation or within one process.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio_stream::Stream;
+use tonic::codegen::http::Uri;
+use tonic::transport::server::Connected;
+use tonic::transport::{Channel, Endpoint};
+
+/// Both directions of one connection.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Duplex for T {}
+
+/// What a [`Transport`] is doing.
+pub type Doing<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
+
+/// A network other than TCP.
+pub trait Transport: Send + Sync + 'static {
+    /// Listens on an address; port 0 takes a free one.
+    fn bind(&self, listen: SocketAddr) -> Doing<'_, Box<dyn Listener>>;
+
+    /// Connects to a process, by the host and the port of its address.
+    fn connect(&self, host: &str, port: u16) -> Doing<'static, Box<dyn Duplex>>;
+}
+
+/// Where a process takes connections.
+pub trait Listener: Send + Unpin + 'static {
+    /// The address that is bound, with the real port.
+    ///
+    /// # Errors
+    /// When the listener cannot say.
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+
+    /// The next connection. An error concerns one connection: the next poll goes on.
+    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Box<dyn Duplex>>>;
+}
+
+/// A network: TCP unless made [`Network::over`] another transport. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Network {
+    transport: Option<Arc<dyn Transport>>,
+}
+
+impl Network {
+    /// The machine's TCP.
+    pub fn tcp() -> Self {
+        Self::default()
+    }
+
+    /// Another transport.
+    pub fn over(transport: Arc<dyn Transport>) -> Self {
+        Self { transport: Some(transport) }
+    }
+
+    /// Listens on an address; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn bind(&self, listen: SocketAddr) -> io::Result<Bound> {
+        match &self.transport {
+            None => Ok(Bound::Tcp(TcpListener::bind(listen).await?)),
+            Some(transport) => Ok(Bound::Other(transport.bind(listen).await?)),
+        }
+    }
+
+    /// A channel that connects on its first call and again whenever the connection is lost. Must be called within a tokio runtime.
+    pub fn channel(&self, endpoint: &Endpoint) -> Channel {
+        match &self.transport {
+            None => endpoint.connect_lazy(),
+            Some(transport) => endpoint.connect_with_connector_lazy(Connector(transport.clone())),
+        }
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.transport.is_some() { "Network(other)" } else { "Network(tcp)" })
+    }
+}
+
+/// A bound listener.
+pub enum Bound {
+    /// Of TCP.
+    Tcp(TcpListener),
+    /// Of another transport.
+    Other(Box<dyn Listener>),
+}
+
+impl Bound {
+    /// The address that is bound, with the real port.
+    ///
+    /// # Errors
+    /// When the listener cannot say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr(),
+            Self::Other(listener) => listener.local_addr(),
+        }
+    }
+}
+
+/// Connects channels.
+#[derive(Clone)]
+struct Connector(Arc<dyn Transport>);
+
+impl tonic::codegen::Service<Uri> for Connector {
+    type Response = hyper_util::rt::TokioIo<Box<dyn Duplex>>;
+    type Error = io::Error;
+    type Future = Doing<'static, Self::Response>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, address: Uri) -> Self::Future {
+        let connecting = address.host().map(|host| self.0.connect(host, address.port_u16().unwrap_or(80)));
+        Box::pin(async move {
+            let connecting = connecting.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("the address {address} has no host")))?;
+            Ok(hyper_util::rt::TokioIo::new(connecting.await?))
+        })
+    }
+}
+
+/// A connection as a gRPC server takes it.
+pub(crate) struct Accepted(Box<dyn Duplex>);
+
+impl Connected for Accepted {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
+impl AsyncRead for Accepted {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut tokio::io::ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Accepted {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+/// The connections of a listener.
+pub(crate) struct Incoming(pub(crate) Box<dyn Listener>);
+
+impl Stream for Incoming {
+    type Item = io::Result<Accepted>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_accept(context).map(|connection| Some(connection.map(Accepted)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Channels;
+    use crate::server::Server;
+    use std::sync::Mutex;
+    use tokio::sync::mpsc;
+    use tokio_util::sync::CancellationToken;
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_client::HealthClient;
+
+    /// One listener, reached by pipes.
+    struct Pipe {
+        calls: mpsc::Sender<Box<dyn Duplex>>,
+        listener: Mutex<Option<mpsc::Receiver<Box<dyn Duplex>>>>,
+    }
+
+    struct End(mpsc::Receiver<Box<dyn Duplex>>);
+
+    impl Transport for Pipe {
+        fn bind(&self, _: SocketAddr) -> Doing<'_, Box<dyn Listener>> {
+            Box::pin(async move { Ok(Box::new(End(self.listener.lock().unwrap().take().unwrap())) as Box<dyn Listener>) })
+        }
+
+        fn connect(&self, host: &str, port: u16) -> Doing<'static, Box<dyn Duplex>> {
+            assert_eq!((host, port), ("somewhere", 7));
+            let calls = self.calls.clone();
+            Box::pin(async move {
+                let (near, far) = tokio::io::duplex(1024);
+                calls.send(Box::new(far)).await.map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
+                Ok(Box::new(near) as Box<dyn Duplex>)
+            })
+        }
+    }
+
+    impl Listener for End {
+        fn local_addr(&self) -> io::Result<SocketAddr> {
+            Ok(SocketAddr::from(([0, 0, 0, 0], 7)))
+        }
+
+        fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Box<dyn Duplex>>> {
+            self.0.poll_recv(context).map(|connection| connection.ok_or_else(|| io::ErrorKind::BrokenPipe.into()))
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_go_over_whatever_transport_a_network_is_made_of() {
+        let (calls, listener) = mpsc::channel(1);
+        let network = Network::over(Arc::new(Pipe { calls, listener: Mutex::new(Some(listener)) }));
+        let server = Server::bind_on(&network, "127.0.0.1:0".parse().unwrap()).await.unwrap();
+        assert_eq!(server.address().port(), 7);
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(server.serve(shutdown.clone()));
+        let channels = Channels::on(network);
+        let mut client = HealthClient::new(channels.get("http://somewhere:7").unwrap());
+        client.check(HealthCheckRequest { service: String::new() }).await.unwrap();
+        shutdown.cancel();
+        serving.await.unwrap().unwrap();
+        client.check(HealthCheckRequest { service: String::new() }).await.unwrap_err();
+    }
+}
