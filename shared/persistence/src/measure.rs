@@ -3,6 +3,10 @@
 //! For the benchmark and for tests that hold a budget; no service uses it. It needs a superuser, a server that nobody else uses (the WAL is
 //! the whole server's) and, from the contributed modules, `pg_walinspect` and, preloaded, `pg_stat_statements`. Start at [`Meter::connect`].
 
+mod tables;
+
+pub use tables::{Tables, WaitingActivity};
+
 use crate::postgres::PgOptions;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
@@ -48,6 +52,11 @@ impl Spent {
     /// All calls.
     pub fn statement_calls(&self) -> i64 {
         self.statements.values().sum()
+    }
+
+    /// Runs that history processes have read from the store.
+    pub fn loaded_runs(&self) -> i64 {
+        self.statements.iter().filter(|(text, _)| text.contains("h.records FROM shard_") && text.contains("task_sequences")).map(|(_, calls)| calls).sum()
     }
 }
 

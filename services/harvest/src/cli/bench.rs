@@ -3,6 +3,8 @@
 //! This process is the load generator and nothing else. The engine (one `harvest dev`, or the five services), the worker, Postgres and Redis
 //! are processes of their own, so that the CPU of each is known from the operating system. Start at [`Bench::run`].
 
+mod asleep;
+mod backlog;
 mod code;
 mod cpu;
 mod fleet;
@@ -10,19 +12,27 @@ mod load;
 mod probe;
 mod progress;
 mod report;
+mod soak;
 mod special;
+mod starts;
+mod storm;
 mod takeover;
 mod timers;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
+use code::QUEUE;
 use fleet::{Fleet, Plan};
+use harvest_ids::ShardId;
+use harvest_persistence::control::DirectoryStore as _;
+use harvest_persistence::postgres::{PgOptions, PgStore};
 use harvest_runtime::Shutdown;
 use load::Load;
 use probe::{Probe, Rates};
 use progress::Progress;
 use report::{Figures, Report};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the fleet rests before its idle background is measured.
@@ -60,6 +70,18 @@ pub enum Workload {
     /// The owner of shards is killed under load. The unit is a shard that changes hands. Separate services on Postgres only.
     #[value(name = "takeover")]
     Takeover,
+    /// A queue with many pending tasks that no worker serves, then a worker that drains a part. The unit is a task. Postgres only.
+    #[value(name = "backlog")]
+    Backlog,
+    /// Many open runs asleep, and then their owner is killed. Postgres only.
+    #[value(name = "asleep")]
+    Asleep,
+    /// Many starts at once, and all results.
+    #[value(name = "storm")]
+    Storm,
+    /// Ordinary work for long, most of it W2: the first tenth of the time compared with the last.
+    #[value(name = "soak")]
+    Soak,
 }
 
 impl Workload {
@@ -75,6 +97,10 @@ impl Workload {
             Self::Signals16 => "signals16",
             Self::Idle => "idle",
             Self::Takeover => "takeover",
+            Self::Backlog => "backlog",
+            Self::Asleep => "asleep",
+            Self::Storm => "storm",
+            Self::Soak => "soak",
         }
     }
 
@@ -121,7 +147,38 @@ enum Role {
         /// A frontend's gRPC address.
         #[arg(long)]
         frontend: String,
+        /// The queue that it serves instead of the benchmark's.
+        #[arg(long)]
+        queue: Option<String>,
+        /// Where it writes down which activities of a backlog it is handed.
+        #[arg(long)]
+        record: Option<PathBuf>,
     },
+}
+
+/// What a measurement takes place in.
+pub struct Scene<'a> {
+    load: &'a Load,
+    fleet: &'a mut Fleet,
+    probe: &'a mut Probe,
+    idle: &'a Rates,
+    progress: &'a Progress,
+    folder: &'a Path,
+    shard_count: u32,
+}
+
+impl Scene<'_> {
+    /// All shards.
+    fn shards(&self) -> Vec<ShardId> {
+        (0..self.shard_count).map(ShardId).collect()
+    }
+
+    /// The shard of each slot, as Postgres has it.
+    async fn slots(&self) -> anyhow::Result<Arc<Vec<ShardId>>> {
+        let url = self.probe.database_url().context("the slots are read from Postgres")?;
+        let store = PgStore::connect(url, PgOptions { max_sessions: 1, ..PgOptions::default() }).await?;
+        Ok(Arc::new(store.slot_map().await?.1))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -156,6 +213,24 @@ struct Options {
     /// Signals of W5.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=20_000))]
     signals: u64,
+    /// Pending tasks of backlog.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
+    tasks: u64,
+    /// Activities that one run of backlog asks for.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    per_run: u64,
+    /// Runs of asleep and storm; default 100 000 and 50 000.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    runs: Option<u64>,
+    /// Clients of storm.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    clients: u32,
+    /// Minutes of soak, e.g. 0.5.
+    #[arg(long, default_value = "20", value_parser = minutes)]
+    minutes: Duration,
+    /// Closed runs that the tables hold before soak begins; Postgres only.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
+    closed_runs: u64,
     /// The maintenance database of a Postgres that nobody else uses, as a superuser; a database `harvest_bench` is made in it.
     #[arg(long, env = "HARVEST_BENCH_POSTGRES_URL", hide_env_values = true)]
     postgres: Option<String>,
@@ -177,8 +252,8 @@ impl Bench {
     /// When a process does not start, a run fails, or something cannot be measured.
     pub async fn run(self) -> anyhow::Result<()> {
         let shutdown = Shutdown::on_signals()?;
-        if let Some(Role::Worker { frontend }) = self.role {
-            return code::work(&frontend, shutdown).await;
+        if let Some(Role::Worker { frontend, queue, record }) = self.role {
+            return code::work(&frontend, queue.as_deref(), record.as_deref(), shutdown).await;
         }
         self.options.check()?;
         tokio::select! {
@@ -202,6 +277,11 @@ impl Options {
         if self.workload.contains(&Workload::Takeover) && self.services == Layout::Single {
             bail!("takeover needs --services separate");
         }
+        let only_postgres =
+            |workload: &Workload| matches!(workload, Workload::Backlog | Workload::Asleep) || (*workload == Workload::Soak && self.closed_runs > 0);
+        if let (Store::Embedded, Some(workload)) = (self.store, self.workload.iter().find(|workload| only_postgres(workload))) {
+            bail!("{} reads the tables of Postgres: it does not go with --store embedded", workload.name());
+        }
         Ok(())
     }
 
@@ -217,10 +297,12 @@ impl Options {
         progress.step("measuring the idle background");
         let idle = probe.idle(SETTLE, IDLE_WINDOW).await?;
         let mut report = Report::new(self.json, self.explain);
+        let (folder, shard_count) = (self.folder.as_path(), self.shards);
+        let mut scene = Scene { load: &load, fleet: &mut fleet, probe: &mut probe, idle: &idle, progress: &progress, folder, shard_count };
         for &workload in &self.workload {
             let clients: &[u32] = if workload.varies() { &self.concurrency } else { &[1] };
             for &concurrency in clients {
-                let figures = self.one(workload, concurrency, &load, &mut fleet, &mut probe, &idle, &progress).await;
+                let figures = self.one(workload, concurrency, &mut scene).await;
                 let figures = figures.with_context(|| format!("{} at concurrency {concurrency}; logs are in {}", workload.name(), self.folder.display()))?;
                 progress.suspend(|| report.add(figures))?;
             }
@@ -235,25 +317,30 @@ impl Options {
         Plan { layout: self.services, database, redis: self.redis.clone(), shards: self.shards, copies: self.copies, histories, folder: self.folder.clone() }
     }
 
-    #[allow(clippy::too_many_arguments)] // the parts of one measurement
-    async fn one(
-        &self,
-        workload: Workload,
-        concurrency: u32,
-        load: &Load,
-        fleet: &mut Fleet,
-        probe: &mut Probe,
-        idle: &Rates,
-        progress: &Progress,
-    ) -> anyhow::Result<Figures> {
+    async fn one(&self, workload: Workload, concurrency: u32, scene: &mut Scene<'_>) -> anyhow::Result<Figures> {
         let span = Duration::from_secs(self.seconds);
         match workload {
-            Workload::W3 => timers::measure(load, span, probe, idle, progress).await,
-            Workload::W5 => special::one_run(load, concurrency, self.signals, span, probe, idle, progress).await,
-            Workload::Signals16 => special::sustained(load, 16, span, probe, idle, progress).await,
-            Workload::Idle => special::idle(span, probe, progress).await,
-            Workload::Takeover => takeover::measure(load, fleet, probe, span, progress).await,
-            Workload::A1 | Workload::W1 | Workload::W2 | Workload::W4 => load::closed_loop(load, workload, concurrency, span, probe, idle, progress).await,
+            Workload::A1 | Workload::W1 | Workload::W2 | Workload::W4 => {
+                load::closed_loop(scene.load, workload, concurrency, span, scene.probe, scene.idle, scene.progress).await
+            }
+            Workload::W3 => timers::measure(scene.load, span, scene.probe, scene.idle, scene.progress).await,
+            Workload::W5 => special::one_run(scene.load, concurrency, self.signals, span, scene.probe, scene.idle, scene.progress).await,
+            Workload::Signals16 => special::sustained(scene.load, 16, span, scene.probe, scene.idle, scene.progress).await,
+            Workload::Idle => special::idle(span, scene.probe, scene.progress).await,
+            Workload::Takeover => takeover::measure(scene.load, scene.fleet, scene.probe, span, scene.progress).await,
+            Workload::Backlog => backlog::measure(scene, backlog::Size::new(self.tasks, self.per_run)).await,
+            Workload::Asleep => asleep::measure(scene, self.runs.unwrap_or(100_000), span).await,
+            Workload::Storm => storm::measure(scene, self.runs.unwrap_or(50_000), self.clients).await,
+            Workload::Soak => soak::measure(scene, self.minutes, self.concurrency.iter().copied().max().unwrap_or(1), self.closed_runs).await,
         }
     }
+}
+
+/// A number of minutes, as a span.
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes: f64 = text.parse().map_err(|_| format!("{text:?} is no number of minutes"))?;
+    if !(0.02..=1_440.0).contains(&minutes) {
+        return Err("0.02 to 1440 minutes are allowed".to_owned());
+    }
+    Ok(Duration::from_secs_f64(minutes * 60.0))
 }

@@ -1,4 +1,4 @@
-//! CPU time of processes, from `/proc`. Elsewhere than on Linux nothing is known, and reports leave it out.
+//! CPU time and memory of processes, from `/proc`. Elsewhere than on Linux nothing is known, and reports leave it out.
 
 /// Ticks of `/proc/PID/stat` in a second: fixed by the kernel's interface on every architecture that we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -40,6 +40,24 @@ pub fn of_family(pid: u32) -> Option<f64> {
     Some(seconds(own.own_ticks + own.ended_children_ticks + children.sum::<u64>()))
 }
 
+/// Memory of a process that is in RAM, MiB; `None` when it is not known.
+pub fn resident_mib(pid: u32) -> Option<f64> {
+    memory_mib(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
+}
+
+/// Memory of a process and its children that is their own, MiB: neither shared among them nor of files.
+pub fn own_mib_of_family(pid: u32) -> Option<f64> {
+    let own = |pid: u32| memory_mib(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "RssAnon:");
+    let processes = std::fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let children = processes.filter(|child| stat(*child).is_some_and(|stat| stat.parent == pid));
+    Some(own(pid)? + children.filter_map(own).sum::<f64>())
+}
+
+fn memory_mib(status: &str, field: &str) -> Option<f64> {
+    let kib = status.lines().find_map(|line| line.strip_prefix(field))?.trim().strip_suffix("kB")?.trim().parse::<u32>().ok()?;
+    Some(f64::from(kib) / 1024.0)
+}
+
 /// The parent of a process.
 pub fn parent_of(pid: u32) -> Option<u32> {
     stat(pid).map(|stat| stat.parent)
@@ -53,5 +71,11 @@ mod tests {
     fn a_name_with_brackets_and_blanks_does_not_shift_the_fields() {
         let stat = parse("42 (a) b (c) S 7 1 1 0 -1 4194560 100 0 0 0 30 12 5 4 20 0 8 0 999").unwrap();
         assert_eq!((stat.parent, stat.own_ticks, stat.ended_children_ticks), (7, 42, 9));
+    }
+
+    #[test]
+    fn memory_is_read_by_its_field() {
+        let status = "Name:\ta\nVmRSS:\t    2048 kB\nRssAnon:\t     512 kB\n";
+        assert_eq!((memory_mib(status, "VmRSS:"), memory_mib(status, "RssAnon:"), memory_mib(status, "VmSwap:")), (Some(2.0), Some(0.5), None));
     }
 }

@@ -16,6 +16,9 @@ use tokio::process::{Child, Command};
 /// How long a process may take to be ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The role of the worker that takes tasks of a backlog.
+const DRAIN: &str = "drain";
+
 /// What to start.
 pub struct Plan {
     /// One engine process or one per service.
@@ -51,6 +54,7 @@ struct Process {
 pub struct Fleet {
     processes: Vec<Process>,
     address: String,
+    folder: PathBuf,
     clock: SystemClock,
     http: reqwest::Client,
 }
@@ -62,7 +66,8 @@ impl Fleet {
     /// When a process ends or is not ready in time; its log says why.
     pub async fn start(plan: Plan) -> anyhow::Result<Self> {
         empty_folder(&plan.folder)?;
-        let mut fleet = Self { processes: Vec::new(), address: String::new(), clock: SystemClock::new(), http: reqwest::Client::new() };
+        let (folder, clock) = (plan.folder.clone(), SystemClock::new());
+        let mut fleet = Self { processes: Vec::new(), address: String::new(), folder, clock, http: reqwest::Client::new() };
         match plan.layout {
             Layout::Single => fleet.start_engine(&plan).await?,
             Layout::Separate => fleet.start_services(&plan).await?,
@@ -165,6 +170,55 @@ impl Fleet {
         self.wait_ready(index).await
     }
 
+    /// Kills the one engine process, or the history process that serves at this port, with SIGKILL and starts it again. It need not be ready yet:
+    /// [`Fleet::ready`] waits for that.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn crash_owner(&mut self, grpc_port: u16) -> anyhow::Result<()> {
+        let engine = self.processes.iter().position(|process| process.role == "engine");
+        let index = engine.map_or_else(|| self.history(grpc_port), Ok)?;
+        let process = &mut self.processes[index];
+        process.child.kill().await.context("SIGKILL")?;
+        process.child = launch(&process.program, &process.arguments, &process.environment, &process.log)?;
+        Ok(())
+    }
+
+    /// Waits until all services are ready.
+    ///
+    /// # Errors
+    /// When one is not in time.
+    pub async fn ready(&mut self) -> anyhow::Result<()> {
+        for index in 0..self.processes.len() {
+            if self.processes[index].http_port != 0 {
+                self.wait_ready(index).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts one more worker, for this queue alone, that writes down each activity attempt that it is handed.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_drain(&mut self, queue: &str, record: &Path) -> anyhow::Result<()> {
+        let options = ["bench", "worker", "--frontend", &self.address, "--queue", queue, "--record"].map(str::to_owned);
+        let arguments = options.into_iter().chain([record.display().to_string()]).collect();
+        self.processes.push(spawn(DRAIN, DRAIN, &self.folder, own_program()?, arguments, Vec::new(), [0, 0])?);
+        Ok(())
+    }
+
+    /// Ends it; attempts that it has are finished first.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub async fn stop_drain(&mut self) -> anyhow::Result<()> {
+        while let Some(index) = self.processes.iter().position(|process| process.role == DRAIN) {
+            end(self.processes.remove(index)).await?;
+        }
+        Ok(())
+    }
+
     fn history(&self, grpc_port: u16) -> anyhow::Result<usize> {
         let found = self.processes.iter().position(|process| process.role == "history" && process.grpc_port == grpc_port);
         found.with_context(|| format!("no history process serves at port {grpc_port}"))
@@ -175,14 +229,20 @@ impl Fleet {
     /// # Errors
     /// When one does not.
     pub async fn stop(mut self) -> anyhow::Result<()> {
-        while let Some(mut process) = self.processes.pop() {
-            let Some(pid) = process.child.id() else { continue };
-            kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGTERM)?;
-            let ended = tokio::time::timeout(PATIENCE, process.child.wait()).await;
-            ended.with_context(|| format!("{} does not end; its log is {}", process.name, process.log.display()))??;
+        while let Some(process) = self.processes.pop() {
+            end(process).await?;
         }
         Ok(())
     }
+}
+
+/// Asks a process to end and waits for it.
+async fn end(mut process: Process) -> anyhow::Result<()> {
+    let Some(pid) = process.child.id() else { return Ok(()) };
+    kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGTERM)?;
+    let ended = tokio::time::timeout(PATIENCE, process.child.wait()).await;
+    ended.with_context(|| format!("{} does not end; its log is {}", process.name, process.log.display()))??;
+    Ok(())
 }
 
 fn own_program() -> anyhow::Result<PathBuf> {
@@ -218,7 +278,7 @@ fn empty_folder(folder: &Path) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.ends_with(".log") || name.starts_with("bench.db") {
+        if name.ends_with(".log") || name.ends_with(".record") || name.starts_with("bench.db") {
             std::fs::remove_file(&path)?;
         }
     }

@@ -48,6 +48,27 @@ pub struct Usage {
     pub spent: Option<Spent>,
 }
 
+impl Usage {
+    /// Adds what happened in another span.
+    pub fn add(&mut self, other: &Self) {
+        self.seconds += other.seconds;
+        for (name, used) in &other.cpu_s {
+            *self.cpu_s.entry(name).or_default() += used;
+        }
+        if let Some(spent) = &other.spent {
+            let sum = self.spent.get_or_insert_default();
+            sum.commits += spent.commits;
+            sum.wal_bytes += spent.wal_bytes;
+            for (text, calls) in &spent.statements {
+                *sum.statements.entry(text.clone()).or_default() += calls;
+            }
+        }
+    }
+}
+
+/// Memory by process, MiB.
+pub type Memory = BTreeMap<&'static str, f64>;
+
 /// The idle background, per second.
 #[derive(Debug, Default)]
 pub struct Rates {
@@ -123,6 +144,22 @@ impl Probe {
             *cpu_s.entry(name).or_default() += used;
         }
         Ok(Moment { at: self.clock.monotonic(), cpu_s, counters })
+    }
+
+    /// Memory of each process in RAM, MiB. Of Postgres what is its processes' own, without what they share.
+    pub fn memory_mib(&self) -> Memory {
+        let own = [("client", std::process::id())];
+        let mut memory = Memory::new();
+        for (name, pid) in self.processes.iter().copied().chain(own).chain(self.redis.map(|pid| ("redis", pid))) {
+            if let Some(used) = cpu::resident_mib(pid) {
+                *memory.entry(name).or_default() += used;
+            }
+        }
+        if let Some(used) = self.postgres.as_ref().and_then(|postgres| cpu::own_mib_of_family(postgres.server?)) {
+            memory.insert("postgres", used);
+        }
+        memory.values_mut().for_each(|used| *used = (*used * 10.0).round() / 10.0);
+        memory
     }
 
     /// What happened between two moments.

@@ -24,6 +24,11 @@ impl Progress {
         self.0.set_message(format!("{label}: {} of {} s, {done} done", elapsed.as_secs().min(span.as_secs()), span.as_secs()));
     }
 
+    /// Says how many of how many are done.
+    pub fn counting(&self, label: &str, done: u64, of: u64) {
+        self.0.set_message(format!("{label}: {} of {of}", done.min(of)));
+    }
+
     /// Prints without mixing with the line.
     pub fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.0.suspend(print)

@@ -1,8 +1,13 @@
 //! Figures, as a table for people or as JSON lines.
 
+use super::asleep::AsleepFigures;
+use super::backlog::BacklogFigures;
 use super::probe::{Rates, Usage, number};
+use super::soak::SoakFigures;
+use super::storm::StormFigures;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What one workload at one concurrency has cost. `docs/performance.md` explains each.
@@ -28,9 +33,25 @@ pub struct Figures {
     pub wal_bytes_per_run: Option<f64>,
     /// How late timers fired.
     pub timer_late_ms: Option<Percentiles>,
+    /// What only this workload has.
+    pub details: Option<Details>,
     /// Statements per unit by text, for `--explain`.
     #[serde(skip)]
     pub statements: Vec<(String, f64)>,
+}
+
+/// What only one workload has.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum Details {
+    /// A queue that nobody serves.
+    Backlog(BacklogFigures),
+    /// Open runs asleep.
+    Asleep(AsleepFigures),
+    /// Many starts at once.
+    Storm(StormFigures),
+    /// Work for long.
+    Soak(SoakFigures),
 }
 
 /// Two percentiles.
@@ -59,7 +80,8 @@ fn of_any_shard(text: &str) -> String {
     })
 }
 
-fn round(value: f64) -> f64 {
+/// To three digits after the point.
+pub fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
@@ -88,6 +110,7 @@ impl Figures {
             statements_per_run: spent.map(|spent| per_unit(number(spent.statement_calls()), idle.statements.values().sum())),
             wal_bytes_per_run: spent.map(|spent| per_unit(number(spent.wal_bytes), idle.wal_bytes).round()),
             timer_late_ms: None,
+            details: None,
             statements,
         }
     }
@@ -120,6 +143,9 @@ impl Report {
                 let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(140).collect();
                 eprintln!("{calls:10.3}  {line}");
             }
+            if let Some(Details::Backlog(backlog)) = &figures.details {
+                eprintln!("how a page of the full backlog is read:\n{}", backlog.plan.join("\n"));
+            }
         }
         self.rows.push(figures);
         Ok(())
@@ -129,19 +155,61 @@ impl Report {
     pub fn finish(&self) {
         if !self.json {
             println!("{}", table(&self.rows));
+            for row in &self.rows {
+                if let Some(details) = row.details.as_ref().and_then(|details| serde_json::to_value(details).ok()) {
+                    println!("\n{}", row.workload);
+                    details_tables(&details).iter().for_each(|table| println!("{table}"));
+                }
+            }
         }
     }
 }
 
+/// One line a value, and a table of its own for each list.
+fn details_tables(details: &Value) -> Vec<Table> {
+    let mut values = plain_table();
+    let mut lists = Vec::new();
+    for (name, value) in leaves(details) {
+        match value {
+            Value::Array(rows) => {
+                let rows: Vec<_> = rows.iter().map(leaves).collect();
+                let mut list = plain_table();
+                list.set_header([name].into_iter().chain(rows.iter().take(1).flatten().map(|(name, _)| name.clone())));
+                for (number, row) in rows.iter().enumerate() {
+                    list.add_row([(number + 1).to_string()].into_iter().chain(row.iter().map(|(_, value)| value.to_string())));
+                }
+                lists.push(list);
+            }
+            value => _ = values.add_row([name, value.to_string()]),
+        }
+    }
+    [values].into_iter().chain(lists).collect()
+}
+
+fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+/// The values within an object, by their path; an empty object is left out.
+fn leaves(value: &Value) -> Vec<(String, Value)> {
+    let Value::Object(fields) = value else { return vec![(String::new(), value.clone())] };
+    let within = |name: &String, value: &Value| {
+        let path = |(rest, leaf): (String, Value)| (if rest.is_empty() { name.clone() } else { format!("{name}.{rest}") }, leaf);
+        leaves(value).into_iter().map(path).collect::<Vec<_>>()
+    };
+    fields.iter().flat_map(|(name, value)| within(name, value)).collect()
+}
+
 fn table(rows: &[Figures]) -> Table {
     let mut roles: Vec<&str> = Vec::new();
-    for name in ["engine", "frontend", "history", "matching", "timer", "config", "postgres", "redis", "worker", "client"] {
+    for name in ["engine", "frontend", "history", "matching", "timer", "config", "postgres", "redis", "worker", "drain", "client"] {
         if rows.iter().any(|row| row.cpu_s_per_1000_runs.contains_key(name)) {
             roles.push(name);
         }
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let mut table = plain_table();
     let fixed = ["", "clients", "runs/s", "p50 ms", "p99 ms", "commits", "statements", "WAL B", "late p50", "late p99"];
     table.set_header(fixed.iter().map(|name| (*name).to_owned()).chain(roles.iter().map(|role| format!("{role} s/1000"))));
     let show = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
@@ -188,13 +256,21 @@ mod tests {
     }
 
     #[test]
+    fn details_are_shown_by_their_paths_and_lists_as_tables() {
+        let details = serde_json::json!({ "runs": 3, "memory_mib": { "before": { "engine": 1.5 }, "none": {} }, "parts": [{ "a": 1 }, { "a": 2 }] });
+        let tables: Vec<String> = details_tables(&details).iter().map(ToString::to_string).collect();
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+        assert_eq!(tables.iter().map(|table| words(table)).collect::<Vec<_>>(), ["memory_mib.before.engine 1.5 runs 3", "parts a 1 1 2 2"]);
+    }
+
+    #[test]
     fn a_json_line_has_the_documented_keys() {
         let figures = Figures::of("W3", 500, 1, vec![], &Usage { seconds: 1.0, ..Usage::default() }, &Rates::default());
         let value = serde_json::to_value(figures).unwrap();
         let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
         let mut documented = ["workload", "concurrency", "runs_per_s", "p50_ms", "p99_ms", "cpu_s_per_1000_runs", "commits_per_run"].to_vec();
-        documented.extend(["statements_per_run", "wal_bytes_per_run", "timer_late_ms"]);
+        documented.extend(["statements_per_run", "wal_bytes_per_run", "timer_late_ms", "details"]);
         documented.sort_unstable();
         assert_eq!(keys, documented);
     }

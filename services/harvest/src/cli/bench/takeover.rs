@@ -102,7 +102,7 @@ fn client(load: &Load, probe: &Probe, slots: &Arc<Vec<ShardId>>, shard: ShardId,
 }
 
 /// A new business key whose runs are in this shard.
-fn key_in(load: &Load, slots: &[ShardId], shard: ShardId) -> anyhow::Result<(u64, String)> {
+pub(super) fn key_in(load: &Load, slots: &[ShardId], shard: ShardId) -> anyhow::Result<(u64, String)> {
     loop {
         let value = load.number();
         let workflow_id = format!("takeover-{value}");
@@ -125,6 +125,7 @@ async fn owners(store: &PgStore) -> anyhow::Result<BTreeMap<u16, Vec<ShardId>>> 
     Ok(owners)
 }
 
-async fn busiest(store: &PgStore) -> anyhow::Result<(u16, Vec<ShardId>)> {
+/// The owner of most shards: the port at which it serves, and its shards.
+pub(super) async fn busiest(store: &PgStore) -> anyhow::Result<(u16, Vec<ShardId>)> {
     owners(store).await?.into_iter().max_by_key(|(_, shards)| shards.len()).context("nobody owns a shard")
 }

@@ -1,0 +1,1 @@
+SELECT count(*) FROM harvest.task WHERE namespace = 'default' AND queue = $1
