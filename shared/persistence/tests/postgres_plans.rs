@@ -127,3 +127,37 @@ async fn reads_of_full_tables_are_index_scans_that_touch_few_pages() {
         assert!(buffers <= *most, "{name} touched {buffers} buffers, allowed are {most}:\n{plan}");
     }
 }
+
+#[tokio::test]
+async fn a_page_of_a_backlog_costs_the_same_at_any_depth_and_after_its_oldest_tasks_have_ended() {
+    let url = migrated().await;
+    let mut filler = PgConnection::connect(&url).await.unwrap();
+    analyse_empty(&mut filler).await;
+    let mut session = PgConnection::connect_with(&session_options(url.parse().unwrap(), &PgOptions::default())).await.unwrap();
+    let text = include_str!("../src/postgres/task/backlog.sql");
+    session.execute(AssertSqlSafe(format!("PREPARE backlog (text, text, smallint, bigint, bigint) AS {text}"))).await.unwrap();
+    // A hundred activities a run, so that the order of the primary key is not that of the queue.
+    let fill = "INSERT INTO shard_0.task (shard_id, task_id, sequence, kind, namespace, queue)
+        SELECT 0, decode(md5((n / 100)::text), 'hex') || int8send(n), n, 1, 'default', 'deep' FROM generate_series($from, $to) n";
+    let page = |after: u32| format!("'default', 'deep', 1::smallint, {after}, 500");
+    filler.execute(AssertSqlSafe(fill.replace("$from", "1").replace("$to", "1000"))).await.unwrap();
+    // The second of each: the first also marks what it finds.
+    let mut cost = Vec::new();
+    explain(&mut session, "backlog", &page(0)).await;
+    cost.push(explain(&mut session, "backlog", &page(0)).await);
+    filler.execute(AssertSqlSafe(fill.replace("$from", "1001").replace("$to", "200000"))).await.unwrap();
+    for after in [0, 100_000, 199_000] {
+        explain(&mut session, "backlog", &page(after)).await;
+        cost.push(explain(&mut session, "backlog", &page(after)).await);
+    }
+    filler.execute("DELETE FROM shard_0.task WHERE sequence <= 100000").await.unwrap();
+    explain(&mut session, "backlog", &page(100_000)).await;
+    cost.push(explain(&mut session, "backlog", &page(100_000)).await);
+    let (_, shallow) = cost[0];
+    println!("buffers: {:?}", cost.iter().map(|(_, buffers)| buffers).collect::<Vec<_>>());
+    for (plan, buffers) in &cost {
+        check("a page of the backlog", plan);
+        assert!(plan.contains("rows=500"), "{plan}");
+        assert!(*buffers <= 2 * shallow + 10, "{shallow} buffers of a queue of 1 000, {buffers} of one of 200 000:\n{plan}");
+    }
+}
