@@ -23,6 +23,7 @@ pub struct Config {
     pub drain_timeout_ms: u64,
     pub http_header_timeout_ms: u64,
     pub http_body_timeout_ms: u64,
+    pub http_max_connections: usize,
     pub limits: LimitsSection,
     pub workers: WorkersSection,
 }
@@ -36,6 +37,7 @@ pub struct LimitsSection {
     pub max_signal_bytes: usize,
     pub max_reason_bytes: usize,
     pub max_body_bytes: usize,
+    pub max_request_bytes: u64,
 }
 
 /// Sessions of workers.
@@ -65,10 +67,12 @@ impl Settings for Config {
         faults.range("drain_timeout_ms", self.drain_timeout_ms, 0..=600_000);
         faults.range("http_header_timeout_ms", self.http_header_timeout_ms, 100..=600_000);
         faults.range("http_body_timeout_ms", self.http_body_timeout_ms, 100..=600_000);
+        faults.range("http_max_connections", self.http_max_connections, 1..=1_000_000);
         faults.range("limits.max_payload_bytes", self.limits.max_payload_bytes, 1..=LARGEST_PAYLOAD);
         faults.range("limits.max_signal_bytes", self.limits.max_signal_bytes, 1..=self.limits.max_payload_bytes);
         faults.range("limits.max_reason_bytes", self.limits.max_reason_bytes, 0..=65_536);
         faults.range("limits.max_body_bytes", self.limits.max_body_bytes, 1_024..=LARGEST_PAYLOAD * 2);
+        faults.range("limits.max_request_bytes", self.limits.max_request_bytes, 16_777_216..=68_719_476_736);
         faults.range("workers.max_sessions", self.workers.max_sessions, 1..=1_000_000);
         faults.range("workers.max_credit", self.workers.max_credit, 1..=1_000_000);
         faults.range("workers.announce_interval_ms", self.workers.announce_interval_ms, 100..=60_000);
@@ -89,6 +93,7 @@ impl Config {
                 max_reason_bytes: self.limits.max_reason_bytes,
             },
             max_body_bytes: self.limits.max_body_bytes,
+            max_request_bytes: self.limits.max_request_bytes,
             body_timeout: millis(self.http_body_timeout_ms),
             max_sessions: self.workers.max_sessions,
             max_credit: self.workers.max_credit,

@@ -7,6 +7,7 @@ use harvest_fleet_config::ConfigHandle;
 use harvest_ids::{RequestId, WorkflowId};
 use harvest_persistence::store::ShardStore;
 use harvest_rpc::Error;
+use harvest_rpc::request_bytes::RequestBytes;
 use harvest_runtime::{Clock, IdSource};
 use harvest_wire::start::Limits;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct Options {
     pub limits: Limits,
     /// Largest HTTP body.
     pub max_body_bytes: usize,
+    /// Most bytes of all calls in flight.
+    pub max_request_bytes: u64,
     /// How long an HTTP body may take to arrive.
     pub body_timeout: Duration,
     /// Most worker sessions.
@@ -48,6 +51,7 @@ impl Default for Options {
             limits,
             // The envelope around the largest payload is small.
             max_body_bytes: limits.max_payload_bytes + 64 * 1024,
+            max_request_bytes: 256 * 1024 * 1024,
             body_timeout: Duration::from_secs(30),
             max_sessions: 10_000,
             max_credit: 10_000,
@@ -67,6 +71,8 @@ pub(crate) struct Edge {
     /// For lists only.
     pub(crate) runs: Arc<dyn ShardStore>,
     pub(crate) sessions: Sessions,
+    /// Bytes of calls in flight.
+    pub(crate) request_bytes: RequestBytes,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn IdSource>,
     /// Begins when the process should end: sessions end with it.

@@ -15,12 +15,14 @@ mod workflows;
 
 use crate::edge::Edge;
 use axum::Router;
+use axum::body::HttpBody as _;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::Method;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use fail::Failed;
+use harvest_rpc::request_bytes::CALL_BYTES;
 use harvest_rpc::{Error, Reason};
 use harvest_runtime::{Health, metrics};
 use std::sync::Arc;
@@ -80,7 +82,13 @@ async fn method_not_allowed(method: Method, request: Request) -> Failed {
 async fn observe(State(edge): State<Arc<Edge>>, path: Option<MatchedPath>, request: Request, next: Next) -> Response {
     let route = format!("{} {}", request.method(), path.as_ref().map_or("unknown", MatchedPath::as_str));
     let began = edge.clock.monotonic();
-    let response = next.run(request).await;
+    // A body of unknown length counts as the longest that is read.
+    let most = u64::try_from(edge.options.max_body_bytes).unwrap_or(u64::MAX);
+    let bytes = request.body().size_hint().upper().map_or(most, |bytes| bytes.min(most));
+    let response = match edge.request_bytes.take(CALL_BYTES + bytes) {
+        Ok(_taken) => next.run(request).await,
+        Err(refused) => Failed(refused).into_response(),
+    };
     metrics::RPC_DURATION.record(edge.clock.monotonic().saturating_sub(began).as_secs_f64(), [&route]);
     metrics::RPC_REQUESTS.add(1, [&route, response.status().as_str()]);
     response

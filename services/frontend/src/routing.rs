@@ -56,6 +56,8 @@ impl Router {
             match self.attempt(slot, deadline, &make, &send).await {
                 // An owner that asks for a long pause has waited itself: its store is away, and the caller is told so.
                 Err(error) if error.retry_after.is_some_and(|pause| pause > LONGEST_PAUSE) => Ok(Err(error)),
+                // Calls that an owner has no room for must not pile up here instead: whoever sends so many is told to wait.
+                Err(error) if error.reason == Reason::Overloaded => Ok(Err(error)),
                 answer => answer.map(Ok),
             }
         });

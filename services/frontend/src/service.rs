@@ -17,6 +17,7 @@ use harvest_proto::v1::admin_service_server::AdminServiceServer;
 use harvest_proto::v1::worker_service_server::WorkerServiceServer;
 use harvest_proto::v1::workflow_service_server::WorkflowServiceServer;
 use harvest_rpc::network::{Bound, Network};
+use harvest_rpc::request_bytes::RequestBytes;
 use harvest_rpc::{Channels, MAX_MESSAGE_BYTES, ServeError, Server};
 use harvest_runtime::{Clock, Health, IdSource};
 use harvest_shards::{Directory, DirectoryOptions};
@@ -100,7 +101,11 @@ pub async fn build(config: &Config, deps: Deps) -> Result<Frontend, BuildError> 
     let failed = |source| BuildError::Http { address: config.http_listen, source };
     let http = deps.network.bind(config.http_listen).await.map_err(failed)?;
     let http_address = http.local_addr().map_err(failed)?;
-    let http_options = harvest_runtime::http::Options { header_timeout: Duration::from_millis(config.http_header_timeout_ms), drain_timeout };
+    let http_options = harvest_runtime::http::Options {
+        header_timeout: Duration::from_millis(config.http_header_timeout_ms),
+        drain_timeout,
+        max_connections: config.http_max_connections,
+    };
     let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
     let me = Member { service: ServiceKind::Frontend, process_id: deps.ids.process_id(), address };
     let (inner, stopping) = (CancellationToken::new(), CancellationToken::new());
@@ -116,6 +121,7 @@ pub async fn build(config: &Config, deps: Deps) -> Result<Frontend, BuildError> 
         configs: Configs::new(directory, channels),
         config: handle,
         runs: deps.store,
+        request_bytes: RequestBytes::new(options.max_request_bytes, "limits.max_request_bytes"),
         sessions: Sessions::new(me.process_id.clone(), options.max_sessions),
         clock: deps.clock,
         ids: deps.ids,
@@ -148,8 +154,10 @@ impl Frontend {
         }
         let reports = harvest_runtime::spawn_owned("session-reports", Sessions::run(edge.clone()));
         let routes = http::routes(edge.clone(), health.clone());
+        let request_bytes = edge.request_bytes.clone();
         let grpc = Grpc { edge };
         let server = server
+            .bound_requests(request_bytes, &["/harvest.v1.WorkerService/OpenSession"])
             .add_service(WorkflowServiceServer::new(grpc.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES))
             .add_service(WorkerServiceServer::new(grpc.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES))
             .add_service(FrontendServiceServer::new(grpc.clone()))

@@ -6,7 +6,6 @@ mod work;
 use crate::dispatch::Dispatcher;
 use harvest_proto::internal::v1::matching_service_server::MatchingService;
 use harvest_proto::internal::v1::{OfferMessage, OfferReply, WorkMessage};
-use harvest_proto::v1::ServerMessage;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -23,7 +22,7 @@ pub(crate) struct Api {
 #[tonic::async_trait]
 impl MatchingService for Api {
     type OfferStream = ReceiverStream<Result<OfferReply, Status>>;
-    type WorkStream = ReceiverStream<Result<ServerMessage, Status>>;
+    type WorkStream = work::WorkStream;
 
     async fn offer(&self, request: Request<Streaming<OfferMessage>>) -> Result<Response<Self::OfferStream>, Status> {
         Ok(Response::new(offer::serve(self.clone(), request.into_inner())))

@@ -89,8 +89,7 @@ pub async fn build_with(config: &Config, deps: Deps, owners: Arc<dyn Owners>) ->
     let me = Member { service: ServiceKind::Matching, process_id: deps.ids.process_id(), address };
     let options = DirectoryOptions { lease_interval: None, ..DirectoryOptions::default() };
     let directory = Directory::start(deps.directory, deps.clock.clone(), options, inner.clone()).await?;
-    let window = usize::try_from(config.offers_per_queue).unwrap_or(usize::MAX);
-    let dispatcher = Dispatcher::new(window, config.max_takes, config.max_sessions, owners, deps.clock);
+    let dispatcher = Dispatcher::new(config.bounds(), owners, deps.clock);
     let api = Api { dispatcher, window: config.offers_per_queue, shutdown: inner.clone() };
     Ok(Matching { server, me, directory, api, health: deps.health, inner })
 }

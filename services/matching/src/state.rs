@@ -176,7 +176,7 @@ struct Source {
 pub(crate) enum Offered {
     /// It was matched, waits, or was older than what is known.
     Taken(Vec<Match>),
-    /// Its source has the most offers that it may have in that queue.
+    /// Its source has the most offers that it may have in that queue: a bound of its own, or what is left free by all.
     Dropped,
 }
 
@@ -184,6 +184,7 @@ pub(crate) enum Offered {
 #[derive(Debug)]
 pub(crate) struct State {
     window: usize,
+    max_offers: usize,
     queues: HashMap<QueueKey, Queue>,
     offers: HashMap<OfferKey, Waiting>,
     sessions: HashMap<SessionId, Session>,
@@ -195,10 +196,12 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// No queues; each source may have `window` offers in one queue and kind.
-    pub(crate) fn new(window: usize) -> Self {
+    /// No queues. Each source may have `window` offers in one queue and kind, and no more than are left free of `max_offers` in all: so that
+    /// queues that nobody serves do not take all room, however many there are.
+    pub(crate) fn new(window: usize, max_offers: usize) -> Self {
         Self {
             window,
+            max_offers,
             queues: HashMap::new(),
             offers: HashMap::new(),
             sessions: HashMap::new(),
@@ -290,7 +293,8 @@ impl State {
         self.take_out(&offer.key);
         let count = (offer.namespace.clone(), offer.task_queue.clone(), offer.key.item.kind());
         let Some(source) = self.sources.get(&offer.source) else { return Offered::Taken(Vec::new()) };
-        if source.counts.get(&count).is_some_and(|count| *count >= self.window) {
+        let free = self.max_offers.saturating_sub(self.offers.len());
+        if source.counts.get(&count).copied().unwrap_or_default() >= self.window.min(free) {
             return Offered::Dropped;
         }
         Offered::Taken(self.place(now, offer))

@@ -94,8 +94,8 @@ pub fn endpoint(address: &str, options: &ChannelOptions) -> Result<Endpoint, Err
         .initial_connection_window_size(4 << 20))
 }
 
-/// Makes a call until it is answered, refused for good, or the deadline passes: 10 ms to 500 ms between tries. The attempt must be
-/// idempotent: the same request id each time.
+/// Makes a call until it is answered, refused for good, or the deadline passes: 10 ms to 500 ms between tries, or as long as the refusal of an
+/// overloaded process asks for. The attempt must be idempotent: the same request id each time.
 ///
 /// # Errors
 /// The last refusal; [`Reason::DeadlineExceeded`] when an attempt was still waiting at the deadline.
@@ -117,6 +117,8 @@ where
             Err(_) => return Err(Error::new(Reason::DeadlineExceeded, "the deadline passed before an answer came")),
         };
         let pause = pauses.next().unwrap_or(Duration::from_millis(500));
+        let asked = error.retry_after.filter(|_| error.reason == Reason::Overloaded);
+        let pause = asked.map_or(pause, |asked| pause.max(asked));
         if Instant::now() + pause >= deadline {
             return Err(error);
         }
@@ -140,6 +142,21 @@ mod tests {
         })
         .await;
         assert_eq!((answer, tries.get()), (Ok(7), 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_overloaded_service_is_given_the_time_that_it_asks_for() {
+        let tries = Cell::new(0_u32);
+        let began = Instant::now();
+        let answer = retry_until(began + Duration::from_secs(60), || {
+            tries.set(tries.get() + 1);
+            let enough = tries.get() == 3;
+            let busy = Error { retry_after: Some(Duration::from_secs(7)), ..Error::new(Reason::Overloaded, "busy") };
+            async move { if enough { Ok(7) } else { Err(busy) } }
+        })
+        .await;
+        assert_eq!((answer, tries.get()), (Ok(7), 3));
+        assert_eq!(began.elapsed().as_secs(), 14);
     }
 
     #[tokio::test(start_paused = true)]

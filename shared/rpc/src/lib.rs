@@ -9,6 +9,7 @@ pub mod deadline;
 pub mod error;
 pub mod network;
 pub mod reason;
+pub mod request_bytes;
 pub mod server;
 
 pub use client::{ChannelOptions, Channels, retry_until};

@@ -2,15 +2,18 @@
 #![expect(clippy::disallowed_methods, reason = "deadlines and pauses of calls are counted on the runtime's own clock, which tests can stop")]
 
 use crate::network::{Bound, Incoming, Network};
+use crate::request_bytes::{CALL_BYTES, RequestBytes, TakenBytes};
 use http_body::Frame;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Bytes, Service, http};
 use tonic::server::NamedService;
@@ -53,6 +56,14 @@ pub struct Server {
     /// Calls in flight, those of health and reflection aside.
     calls: TaskTracker,
     drain_timeout: Duration,
+    bounds: Option<Bounds>,
+}
+
+/// How many bytes of requests there may be, and which methods are streams that stay.
+#[derive(Clone)]
+struct Bounds {
+    bytes: RequestBytes,
+    streams: &'static [&'static str],
 }
 
 impl Server {
@@ -78,7 +89,7 @@ impl Server {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?;
         let routes = Routes::new(health_service).add_service(reflection);
-        Ok(Self { bound, address, routes, health, calls: TaskTracker::new(), drain_timeout: DEFAULT_DRAIN_TIMEOUT })
+        Ok(Self { bound, address, routes, health, calls: TaskTracker::new(), drain_timeout: DEFAULT_DRAIN_TIMEOUT, bounds: None })
     }
 
     /// Adds a service.
@@ -88,7 +99,15 @@ impl Server {
         S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible> + NamedService + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
     {
-        self.routes = self.routes.add_service(Counted { service, calls: self.calls.clone() });
+        self.routes = self.routes.add_service(Counted { service, calls: self.calls.clone(), bounds: self.bounds.clone() });
+        self
+    }
+
+    /// Bounds the bytes of requests in flight, of the services that are added from now on: what does not fit is refused as
+    /// [`crate::Reason::Overloaded`]. `streams` are the paths of methods whose requests are streams: what comes by them is not counted.
+    #[must_use]
+    pub fn bound_requests(mut self, bytes: RequestBytes, streams: &'static [&'static str]) -> Self {
+        self.bounds = Some(Bounds { bytes, streams });
         self
     }
 
@@ -153,6 +172,7 @@ impl Server {
 struct Counted<S> {
     service: S,
     calls: TaskTracker,
+    bounds: Option<Bounds>,
 }
 
 impl<S: NamedService> NamedService for Counted<S> {
@@ -173,8 +193,18 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let (in_flight, answer) = (self.calls.token(), self.service.call(request));
-        Box::pin(async move { Ok(answer.await?.map(|body| Body::new(CountedBody { body, _in_flight: in_flight }))) })
+        let in_flight = self.calls.token();
+        let bounds = self.bounds.as_ref().filter(|bounds| !bounds.streams.contains(&request.uri().path()));
+        let taken = match bounds.map(|bounds| bounds.bytes.take(CALL_BYTES)).transpose() {
+            Ok(taken) => taken.map(|taken| Arc::new(Mutex::new(taken))),
+            Err(refused) => return Box::pin(async move { Ok(Status::from(refused).into_http()) }),
+        };
+        let request = match &taken {
+            Some(taken) => request.map(|body| Body::new(MeasuredBody { body, taken: taken.clone() })),
+            None => request,
+        };
+        let answer = self.service.call(request);
+        Box::pin(async move { Ok(answer.await?.map(|body| Body::new(CountedBody { body, _in_flight: in_flight, _taken: taken }))) })
     }
 }
 
@@ -182,6 +212,37 @@ where
 struct CountedBody {
     body: Body,
     _in_flight: TaskTrackerToken,
+    /// What its request took is given back with it.
+    _taken: Option<Arc<Mutex<TakenBytes>>>,
+}
+
+/// The body of a request, whose bytes are counted as they come.
+struct MeasuredBody {
+    body: Body,
+    taken: Arc<Mutex<TakenBytes>>,
+}
+
+impl http_body::Body for MeasuredBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        let bytes = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()).map_or(0, Bytes::len);
+        let grown = self.taken.lock().unwrap_or_else(PoisonError::into_inner).grow(u64::try_from(bytes).unwrap_or(u64::MAX));
+        Poll::Ready(match grown {
+            Ok(()) => frame,
+            Err(refused) => Some(Err(refused.into())),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
 }
 
 impl http_body::Body for CountedBody {

@@ -107,12 +107,18 @@ impl Channels {
                 Ok(Err(status)) => status,
                 Err(_) => Status::deadline_exceeded("no answer in time"),
             };
-            self.rotate(index);
-            if Instant::now() + pause >= deadline {
+            let overloaded = reason(&status) == Some(Reason::Overloaded);
+            if !overloaded {
+                self.rotate(index);
+            }
+            // Who has too much to do says when to come again; it is the same whichever frontend is asked.
+            let asked = retry_after(&status).filter(|_| overloaded).unwrap_or_default();
+            let pause_now = pause.max(asked);
+            if Instant::now() + pause_now >= deadline {
                 return Err(status);
             }
             tracing::debug!(%status, "a call failed and is tried again");
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(pause_now).await;
             pause = (pause * 2).min(Duration::from_secs(5));
         }
     }
@@ -131,6 +137,11 @@ pub(crate) fn is_transient(status: &Status) -> bool {
 /// The reason that a server of ours gave.
 pub(crate) fn reason(status: &Status) -> Option<Reason> {
     Reason::parse(&status.get_details_error_info()?.reason)
+}
+
+/// When the server wants to be asked again.
+fn retry_after(status: &Status) -> Option<Duration> {
+    status.get_details_retry_info()?.retry_delay
 }
 
 /// Whether the answer to a task came too late: somebody else has it, or its run has ended.

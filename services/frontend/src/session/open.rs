@@ -22,9 +22,9 @@ use tonic::{Status, Streaming};
 /// How long the hello is waited for.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Messages to the worker that wait for the network.
-const OUTBOUND: usize = 64;
+const OUTBOUND: usize = 16;
 /// Events of links that wait for the session.
-const EVENTS: usize = 64;
+const EVENTS: usize = 16;
 
 /// Opens a session: waits for the hello, makes it known, and answers with the stream on which welcome and tasks come.
 pub(crate) async fn open_session(

@@ -178,9 +178,7 @@ impl Ready {
     /// Queues of which a page should be read, with the sequence to read after. Each is answered by one `page`.
     pub(crate) fn wants_pages(&mut self) -> Vec<(QueueKey, i64)> {
         let (enough, room) = (self.most_of_a_queue().div_ceil(2), MAX_READING.saturating_sub(self.reading));
-        let hungry = |(key, queue): (&QueueKey, &Queue)| {
-            (!queue.reading && queue.spilled_after.is_some() && queue.waiting.len() < enough).then(|| key.clone())
-        };
+        let hungry = |(key, queue): (&QueueKey, &Queue)| (!queue.reading && queue.spilled_after.is_some() && queue.waiting.len() < enough).then(|| key.clone());
         if room == 0 {
             return Vec::new();
         }

@@ -1,19 +1,25 @@
 //! `Work`: one stream per worker session.
 
 use super::Api;
+use crate::dispatch::Output;
 use crate::state::{Class, SessionId};
 use harvest_ids::{Namespace, TaskQueue, WorkerId};
 use harvest_proto::internal::v1::{WorkMessage, work_message};
 use harvest_proto::v1::{Credit, ServerMessage};
 use harvest_rpc::Error;
+use std::pin::Pin;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Status, Streaming};
 
-/// Most tasks on their way to one worker.
-const BUFFERED_TASKS: usize = 256;
+/// What a worker session reads.
+pub(crate) type WorkStream = Pin<Box<dyn Stream<Item = Result<ServerMessage, Status>> + Send>>;
 
-pub(super) fn serve(api: Api, messages: Streaming<WorkMessage>) -> ReceiverStream<Result<ServerMessage, Status>> {
+/// Most tasks on their way to one worker.
+const BUFFERED_TASKS: usize = 64;
+
+pub(super) fn serve(api: Api, messages: Streaming<WorkMessage>) -> WorkStream {
     let (output, stream) = mpsc::channel(BUFFERED_TASKS);
     drop(harvest_runtime::spawn("work", async move {
         let ended = tokio::select! {
@@ -23,10 +29,11 @@ pub(super) fn serve(api: Api, messages: Streaming<WorkMessage>) -> ReceiverStrea
         };
         if let Err(status) = ended {
             // The other side is gone: it knows that the stream broke.
-            drop(output.send(Err(status)).await);
+            drop(output.send((Err(status), None)).await);
         }
     }));
-    ReceiverStream::new(stream)
+    // Its part of the bytes is given back as the message leaves.
+    Box::pin(ReceiverStream::new(stream).map(|(message, _room)| message))
 }
 
 /// Removes the session when the stream ends, however it ends.
@@ -41,7 +48,7 @@ impl Drop for Registered<'_> {
     }
 }
 
-async fn read(api: &Api, mut messages: Streaming<WorkMessage>, output: &mpsc::Sender<Result<ServerMessage, Status>>) -> Result<(), Status> {
+async fn read(api: &Api, mut messages: Streaming<WorkMessage>, output: &Output) -> Result<(), Status> {
     let hello = match messages.message().await?.and_then(|first| first.message) {
         Some(work_message::Message::Hello(hello)) => hello,
         _ => return Err(Error::invalid("hello", "the first message of the stream must be hello").into()),

@@ -25,7 +25,7 @@ fn run(number: u64) -> ExecutionId {
 
 impl World {
     fn new() -> Self {
-        let mut state = State::new(3);
+        let mut state = State::new(3, 100);
         let source = state.add_source();
         Self { state, source, now: SECOND }
     }
@@ -194,6 +194,26 @@ fn a_source_may_have_its_window_in_each_queue_and_kind_and_no_more() {
     let a = world.session("a");
     world.credit(a, 1);
     world.offer(5);
+}
+
+#[test]
+fn queues_that_nobody_serves_leave_room_for_the_others() {
+    let mut world = World::new();
+    world.state = State::new(500, 1_000);
+    world.source = world.state.add_source();
+    // History offers again and again what nobody took.
+    for _ in 0..8 {
+        for name in 0..10_u64 {
+            for number in 0..500 {
+                let offer = Offer { task_queue: TaskQueue::new(format!("forgotten-{name}")).unwrap(), ..world.raw(name * 500 + number, Item::Workflow) };
+                world.state.offer(SECOND, offer);
+            }
+        }
+        assert!(world.state.offers.len() <= 1_000);
+    }
+    let before = world.state.offers.len();
+    (0..40).for_each(|number| drop(world.offer(6_000 + number)));
+    assert_eq!(world.state.offers.len(), before + 40);
 }
 
 #[test]

@@ -42,6 +42,8 @@ metrics! {
     WORKFLOW_CACHE_HIT: Counter = "harvest.workflow.cache_hit", "", [];
     #[doc = "Decisions that had to load their run from the store."]
     WORKFLOW_CACHE_MISS: Counter = "harvest.workflow.cache_miss", "", [];
+    #[doc = "Bytes of memory that runs of this process's shards take, by estimate."]
+    WORKFLOW_CACHE_BYTES: Gauge = "harvest.workflow.cache_bytes", "", [];
     #[doc = "Ended attempts of activities, by outcome: completed, failed, cancelled, timed_out, lost."]
     ACTIVITY_ATTEMPTS: Counter = "harvest.activity.attempts", "", ["activity", "queue", "outcome"];
     #[doc = "Attempts that will be retried."]
@@ -60,6 +62,8 @@ metrics! {
     ENGINE_COMMIT_DECISIONS: Histogram = "harvest.engine.commit.decisions", "", COUNTS, [];
     #[doc = "Batch commits, by outcome: committed, lost, poisoned, unavailable, unknown."]
     ENGINE_COMMITS: Counter = "harvest.engine.commits", "", ["outcome"];
+    #[doc = "Calls refused because a bound was reached, by its name: too much waits, or too much of one run."]
+    OVERLOADED: Counter = "harvest.overloaded", "", ["limit"];
     #[doc = "Shards that this process owns."]
     SHARD_OWNED: Gauge = "harvest.shard.owned", "", [];
     #[doc = "The epoch under which this process last owned the shard."]
