@@ -166,3 +166,40 @@ fn endpoint(address: &str) -> Result<Endpoint, AddressError> {
     }
     Ok(endpoint)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harvest_rpc::Error;
+    use std::cell::Cell;
+
+    fn channels() -> Channels {
+        let addresses = ["http://127.0.0.1:1", "http://127.0.0.1:2"].map(str::to_owned);
+        Channels::new(&harvest_rpc::Network::tcp(), &addresses, None).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_overloaded_fleet_is_asked_again_when_it_said_and_by_the_same_frontend() {
+        let (channels, tries, began) = (channels(), Cell::new(0_u32), Instant::now());
+        let answer = channels.retry(began + Duration::from_secs(60), None, |_| {
+            tries.set(tries.get() + 1);
+            let enough = tries.get() == 3;
+            let busy = Error { retry_after: Some(Duration::from_secs(7)), ..Error::new(Reason::Overloaded, "busy") };
+            async move { if enough { Ok(7) } else { Err(Status::from(busy)) } }
+        });
+        assert_eq!(answer.await.unwrap(), 7);
+        assert_eq!((tries.get(), began.elapsed().as_secs(), channels.current().0), (3, 14, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frontend_that_cannot_be_reached_is_left_for_the_next() {
+        let (channels, tries) = (channels(), Cell::new(0_u32));
+        let answer = channels.retry(Instant::now() + Duration::from_secs(60), None, |_| {
+            tries.set(tries.get() + 1);
+            let enough = tries.get() == 2;
+            async move { if enough { Ok(7) } else { Err(Status::from(Error::unavailable("down"))) } }
+        });
+        assert_eq!(answer.await.unwrap(), 7);
+        assert_eq!(channels.current().0, 1);
+    }
+}

@@ -164,6 +164,18 @@ async fn a_final_refusal_of_the_owner_passes_unchanged() {
 }
 
 #[tokio::test]
+async fn who_sends_more_than_an_owner_has_room_for_is_told_so_at_once() {
+    let fleet = Fleet::start().await;
+    fleet.history.refuse([Error::new(Reason::Overloaded, "shard 1 has too much to do").with("limit", "shard.inbox_share")]);
+    let signal = v1::SignalWorkflowRequest { workflow: run(), signal_name: "go".into(), ..Default::default() };
+    let error = refused(soon(fleet.workflows().signal_workflow(signal.clone())).await);
+    assert_eq!((error.reason, error.metadata["limit"].as_str()), (Reason::Overloaded, "shard.inbox_share"));
+    assert!(error.retry_after.is_some());
+    assert_eq!(fleet.history.calls_of("signal_workflow").len(), 1, "the frontend does not hold the call back and try again");
+    soon(fleet.workflows().signal_workflow(signal)).await.unwrap();
+}
+
+#[tokio::test]
 async fn answers_of_workers_go_to_the_shard_of_their_token() {
     let fleet = Fleet::start().await;
     let mut workers = fleet.workers();

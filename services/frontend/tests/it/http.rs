@@ -330,3 +330,35 @@ async fn half_a_body_does_not_hold_the_shutdown() {
     assert!(reply.starts_with("HTTP/1.1 503") && reply.contains("retry-after: 1") && reply.contains("UNAVAILABLE"), "{reply}");
     soon(fleet.running).await.unwrap();
 }
+
+#[tokio::test]
+async fn calls_in_flight_are_bounded_by_their_bytes_whichever_way_they_come() {
+    let fleet = Fleet::start_with(&[("LIMITS__MAX_REQUEST_BYTES", "16777216")]).await;
+    fleet.config.register("order", "default");
+    *fleet.history.frozen.lock().unwrap() = true;
+    let start = |number: usize| {
+        let data = format!("\"{}\"", "x".repeat(2_000_000)).into();
+        let input = Some(v1::Payload { data, encoding: String::new() });
+        let request = v1::StartWorkflowRequest { workflow_type: "order".into(), workflow_id: number.to_string(), input, ..Default::default() };
+        let mut client = fleet.workflows();
+        async move { client.start_workflow(request).await }
+    };
+    let mut waiting = Vec::new();
+    for number in 0..8 {
+        let (called, before) = (fleet.history.called.clone(), fleet.history.calls_of("start_workflow").len());
+        let notified = called.notified();
+        waiting.push(harvest_runtime::spawn_owned("start", start(number)));
+        soon(notified).await;
+        assert_eq!(fleet.history.calls_of("start_workflow").len(), before + 1);
+    }
+    let refused: Error = soon(start(8)).await.unwrap_err().into();
+    assert_eq!((refused.reason, refused.metadata["limit"].as_str()), (Reason::Overloaded, "limits.max_request_bytes"));
+    assert!(refused.retry_after.is_some());
+    let refused = post(&fleet, "/workflows/order/start", json!({"input": "x".repeat(1_000_000)})).await;
+    assert_eq!((refused.status, &refused.body["limit"]), (429, &json!("limits.max_request_bytes")));
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(get(&fleet, "/shards").await.status, 200, "what is small finds room");
+    drop(waiting);
+    *fleet.history.frozen.lock().unwrap() = false;
+    soon(async { while start(9).await.is_err() {} }).await;
+}
