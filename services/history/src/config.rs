@@ -18,6 +18,7 @@ pub struct Config {
     pub database_url: String,
     pub redis_url: String,
     pub database_sessions: usize,
+    pub max_request_bytes: u64,
     pub shard: ShardSection,
     pub lease: LeaseSection,
 }
@@ -56,6 +57,7 @@ impl Settings for Config {
         faults.postgres_url("database_url", &self.database_url);
         faults.redis_url("redis_url", &self.redis_url);
         faults.range("database_sessions", self.database_sessions, 1..=1_000);
+        faults.range("max_request_bytes", self.max_request_bytes, 16_777_216..=68_719_476_736);
         faults.range("shard.cached_runs", self.shard.cached_runs, 1..=10_000_000);
         faults.range("shard.cache_bytes", self.shard.cache_bytes, 1_048_576..=1_099_511_627_776);
         faults.range("shard.inbox_operations", self.shard.inbox_operations, 1..=1_000_000);

@@ -21,6 +21,7 @@ use harvest_proto::internal::v1::history_service_server::HistoryServiceServer;
 use harvest_rpc::MAX_MESSAGE_BYTES;
 use harvest_rpc::client::Channels;
 use harvest_rpc::network::Network;
+use harvest_rpc::request_bytes::RequestBytes;
 use harvest_rpc::server::Server;
 use harvest_runtime::{Clock, Health, IdSource};
 use harvest_shards::{Directory, DirectoryOptions, LeaseKeeper, LeaseOptions};
@@ -71,7 +72,8 @@ pub struct History {
 pub async fn build(config: &Config, deps: Deps) -> anyhow::Result<History> {
     deps.health.set("history", false);
     let inner = CancellationToken::new();
-    let server = Server::bind_on(&deps.network, config.grpc_listen).await?;
+    let requests = RequestBytes::new(config.max_request_bytes, "max_request_bytes");
+    let server = Server::bind_on(&deps.network, config.grpc_listen).await?.bound_requests(requests, &[]);
     let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
     let me = Member { service: ServiceKind::History, process_id: deps.ids.process_id(), address };
     let directory = Directory::start(deps.directory.clone(), deps.clock.clone(), DirectoryOptions::default(), inner.clone())
