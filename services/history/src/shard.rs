@@ -29,6 +29,7 @@ mod run;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod tuning;
 
 use admission::{Gate, Group, Permit, operation_bytes};
 pub(crate) use decide::refusal_of;

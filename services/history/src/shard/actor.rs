@@ -1,6 +1,6 @@
 //! The loop of a shard, and everything it holds.
 
-use super::admission::{Gate, Room};
+use super::admission::Gate;
 use super::batch::{InFlight, OpenBatch, Riding, respond};
 use super::cache::Cache;
 use super::commit::LostStart;
@@ -14,7 +14,8 @@ use super::outbox::Outbox;
 use super::pace::Pace;
 use super::queries::Queries;
 use super::ready::{QueueKey, Ready};
-use super::{Envelope, INBOX_OPERATIONS, ShardHandle};
+pub use super::tuning::Tuning;
+use super::{Envelope, ShardHandle};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use harvest_ids::{Epoch, ExecutionId, ShardId, Timestamp};
@@ -62,69 +63,6 @@ pub struct ShardConfig {
     pub version: (u64, u64),
     /// The bounds.
     pub limits: Limits,
-}
-
-/// Sizes and waits of a shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tuning {
-    /// Most runs in memory.
-    pub cached_runs: usize,
-    /// Most operations that are taken in and not answered; waits for outcomes and for answers to queries are counted apart.
-    pub inbox_operations: usize,
-    /// Most bytes of them.
-    pub inbox_bytes: u64,
-    /// Most callers that wait for outcomes.
-    pub waiting_results: usize,
-    /// Most queries that wait for workers.
-    pub waiting_queries: usize,
-    /// Most bytes of them.
-    pub waiting_query_bytes: u64,
-    /// For how long at most activity tasks found at a takeover are not offered: until all frontends have announced what workers run.
-    pub takeover_hold: Duration,
-    /// For how long at most a batch of a busy shard is kept open after the one before it.
-    pub linger: Duration,
-}
-
-impl Tuning {
-    fn inbox(&self) -> Room {
-        Room {
-            operations: self.inbox_operations,
-            bytes: self.inbox_bytes,
-            operations_name: INBOX_OPERATIONS,
-            bytes_name: "shard.inbox_bytes",
-            share_name: "shard.inbox_share",
-        }
-    }
-
-    fn results(&self) -> Room {
-        let (operations_name, share_name) = ("shard.waiting_results", "shard.waiting_results_share");
-        Room { operations: self.waiting_results, bytes: u64::MAX, operations_name, bytes_name: operations_name, share_name }
-    }
-
-    fn queries(&self) -> Room {
-        Room {
-            operations: self.waiting_queries,
-            bytes: self.waiting_query_bytes,
-            operations_name: "shard.waiting_queries",
-            bytes_name: "shard.waiting_query_bytes",
-            share_name: "shard.waiting_queries_share",
-        }
-    }
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            cached_runs: 10_000,
-            inbox_operations: 4_096,
-            inbox_bytes: 64 * 1024 * 1024,
-            waiting_results: 50_000,
-            waiting_queries: 1_000,
-            waiting_query_bytes: 32 * 1024 * 1024,
-            takeover_hold: Duration::from_millis(1_500),
-            linger: Duration::from_millis(2),
-        }
-    }
 }
 
 /// Something that the shard waited for.

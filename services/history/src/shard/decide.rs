@@ -9,7 +9,6 @@ use super::{Envelope, count_refused};
 use harvest_ids::{ExecutionId, Slot, Timestamp};
 use harvest_persistence::batch::OutboxRow;
 use harvest_persistence::error::StoreError;
-use harvest_persistence::store::StoredRun;
 use harvest_runtime::metrics;
 use harvest_workflow_core::decide::decide;
 use harvest_workflow_core::decision::{Decision, Reject, Reply, Successor};
@@ -137,44 +136,7 @@ impl Actor {
         }
     }
 
-    /// Loads a run unless that is under way. Returns the operations that wait for it.
-    pub(crate) fn load(&mut self, id: ExecutionId) -> &mut Vec<Envelope> {
-        if !self.loading.contains_key(&id) {
-            self.loads.want(id);
-        }
-        self.loading.entry(id).or_default()
-    }
-
-    pub(crate) fn loaded(&mut self, id: ExecutionId, stored: Result<Option<Box<StoredRun>>, StoreError>) {
-        self.loads.ended();
-        let parked = self.loading.remove(&id).unwrap_or_default();
-        self.parked -= parked.len();
-        let run = match stored {
-            Ok(Some(stored)) => Run::load(*stored).map(Some).map_err(|error| Refusal::Corrupt(error.to_string())),
-            Ok(None) => Ok(None),
-            Err(error) => Err(refusal_of(&error)),
-        };
-        match run {
-            Ok(Some(mut run)) => {
-                if !self.cache.contains(id) {
-                    run.awaited = !parked.is_empty();
-                    self.cache.insert(run);
-                }
-                self.restart_tasks(id);
-                self.watch_attempts(id);
-                self.resumed.extend(parked.into_iter().map(|envelope| (id, envelope)));
-            }
-            // It may have been started while the store was being read.
-            Ok(None) if self.cache.contains(id) => self.resumed.extend(parked.into_iter().map(|envelope| (id, envelope))),
-            Ok(None) => {
-                self.undone.remove(&id); // it was never committed
-                parked.into_iter().for_each(|envelope| self.without_run(envelope));
-            }
-            Err(refusal) => parked.into_iter().for_each(|envelope| respond(envelope.responder, Err(refusal.clone()))),
-        }
-    }
-
-    fn without_run(&mut self, envelope: Envelope) {
+    pub(crate) fn without_run(&mut self, envelope: Envelope) {
         match envelope.operation {
             Operation::Start(ref start) => {
                 let start = start.clone();

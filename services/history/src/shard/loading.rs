@@ -1,7 +1,13 @@
 //! Reading runs from the store: a bounded number at a time, and only as long as memory has room for them.
 
 use super::actor::{Actor, Happening};
+use super::batch::respond;
+use super::operation::Refusal;
+use super::run::Run;
+use super::{Envelope, refusal_of};
 use harvest_ids::ExecutionId;
+use harvest_persistence::error::StoreError;
+use harvest_persistence::store::StoredRun;
 use std::collections::VecDeque;
 
 /// Most runs being read at a time: they come into memory whole.
@@ -41,6 +47,43 @@ impl Loads {
 }
 
 impl Actor {
+    /// Loads a run unless that is under way. Returns the operations that wait for it.
+    pub(crate) fn load(&mut self, id: ExecutionId) -> &mut Vec<Envelope> {
+        if !self.loading.contains_key(&id) {
+            self.loads.want(id);
+        }
+        self.loading.entry(id).or_default()
+    }
+
+    pub(crate) fn loaded(&mut self, id: ExecutionId, stored: Result<Option<Box<StoredRun>>, StoreError>) {
+        self.loads.ended();
+        let parked = self.loading.remove(&id).unwrap_or_default();
+        self.parked -= parked.len();
+        let run = match stored {
+            Ok(Some(stored)) => Run::load(*stored).map(Some).map_err(|error| Refusal::Corrupt(error.to_string())),
+            Ok(None) => Ok(None),
+            Err(error) => Err(refusal_of(&error)),
+        };
+        match run {
+            Ok(Some(mut run)) => {
+                if !self.cache.contains(id) {
+                    run.awaited = !parked.is_empty();
+                    self.cache.insert(run);
+                }
+                self.restart_tasks(id);
+                self.watch_attempts(id);
+                self.resumed.extend(parked.into_iter().map(|envelope| (id, envelope)));
+            }
+            // It may have been started while the store was being read.
+            Ok(None) if self.cache.contains(id) => self.resumed.extend(parked.into_iter().map(|envelope| (id, envelope))),
+            Ok(None) => {
+                self.undone.remove(&id); // it was never committed
+                parked.into_iter().for_each(|envelope| self.without_run(envelope));
+            }
+            Err(refusal) => parked.into_iter().for_each(|envelope| respond(envelope.responder, Err(refusal.clone()))),
+        }
+    }
+
     /// Reads runs that operations wait for. While memory is full of runs that cannot be dropped, one more is read only when nothing that
     /// has been read already could go on.
     pub(crate) fn read_runs(&mut self) {
