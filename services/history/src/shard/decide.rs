@@ -308,7 +308,9 @@ impl Actor {
         let answer = if start.fail_on_conflict && !repeated {
             Err(Refusal::AlreadyExists { execution_id: id, status })
         } else {
-            Ok(Answer::Started { execution_id: id, status, fresh: repeated })
+            // Whoever repeats a start is told of the run that it made, though that one may have a successor by now.
+            let made = run.state.started().filter(|_| repeated).map_or(id, |started| started.first_execution_id);
+            Ok(Answer::Started { execution_id: made, status, fresh: repeated })
         };
         self.ride(Some(id), envelope, answer);
     }

@@ -1,6 +1,6 @@
 //! Continue-as-new.
 
-use super::stage::{Stage, finish, key, signals, start, started};
+use super::stage::{Stage, finish, key, requested, signals, start, started};
 use crate::shard::operation::{Answer, Operation, Target};
 use harvest_ids::ExecutionId;
 use harvest_workflow_core::command::Command;
@@ -37,6 +37,18 @@ async fn a_successor_is_born_in_the_commit_that_closes_its_predecessor_and_takes
     let (one, two) = (stage.records(0, first).await, stage.records(0, second).await);
     check_chain(&[&one, &two]).unwrap();
     assert_eq!(signals(&stage.events(0, second).await), ["unread"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_repeated_after_its_run_was_continued_is_told_of_the_run_that_it_made() {
+    let stage = Stage::new(1).await;
+    let owner = stage.open(0).await;
+    let first = started(owner.call(requested("a", "r", true)).await);
+    let task = stage.workflow_task(&owner, "w").await;
+    owner.complete(&task, vec![next()]).await.unwrap();
+    assert_ne!(current(&owner).await, first);
+    let again = owner.call(requested("a", "r", true)).await;
+    assert!(matches!(again, Ok(Answer::Started { execution_id, fresh: true, .. }) if execution_id == first), "{again:?}");
 }
 
 #[tokio::test(start_paused = true)]
