@@ -39,9 +39,9 @@ test_command() {
 # The same tests with larger numbers; each variable that is set already is kept.
 soak_command() {
   export HARVEST_SOAK_RUNS=${HARVEST_SOAK_RUNS:-1000} HARVEST_SOAK_KILLS=${HARVEST_SOAK_KILLS:-50}
-  export HARVEST_OUTAGE_SECS=${HARVEST_OUTAGE_SECS:-30} HARVEST_SEEDS=${HARVEST_SEEDS:-1000}
+  export HARVEST_OUTAGE_SECS=${HARVEST_OUTAGE_SECS:-30} HARVEST_SEEDS=${HARVEST_SEEDS:-1000} HARVEST_SIM_SEEDS=${HARVEST_SIM_SEEDS:-1000}
   cargo nextest --version >/dev/null 2>&1 || die "soak needs cargo-nextest: cargo install cargo-nextest --locked"
-  test_command --no-capture -E 'test(processes_die_at_random) | test(outages) | test(world)' "$@"
+  test_command --no-capture -E 'test(processes_die_at_random) | test(outages) | test(world) | binary(ring_c)' "$@"
 }
 
 ci_step() { # NAME COMMAND..: says how long each part took, for the log's reader
