@@ -40,8 +40,9 @@ test_command() {
 soak_command() {
   export HARVEST_SOAK_RUNS=${HARVEST_SOAK_RUNS:-1000} HARVEST_SOAK_KILLS=${HARVEST_SOAK_KILLS:-50}
   export HARVEST_OUTAGE_SECS=${HARVEST_OUTAGE_SECS:-30} HARVEST_SEEDS=${HARVEST_SEEDS:-1000} HARVEST_SIM_SEEDS=${HARVEST_SIM_SEEDS:-1000}
+  say "soak: $HARVEST_SOAK_RUNS purchases under $HARVEST_SOAK_KILLS kills and freezes, outages of $HARVEST_OUTAGE_SECS s, $HARVEST_SEEDS and $HARVEST_SIM_SEEDS seeds"
   cargo nextest --version >/dev/null 2>&1 || die "soak needs cargo-nextest: cargo install cargo-nextest --locked"
-  test_command --no-capture -E 'test(processes_die_at_random) | test(outages) | test(world) | binary(ring_c)' "$@"
+  test_command --no-capture -E 'test(processes_die_and_freeze_at_random) | test(outages) | test(world) | binary(ring_c)' "$@"
 }
 
 ci_step() { # NAME COMMAND..: says how long each part took, for the log's reader

@@ -46,6 +46,7 @@ pub struct Plan {
     copies: BTreeMap<String, usize>,
     own_postgres: bool,
     own_redis: bool,
+    limited_files: bool,
     environment: BTreeMap<String, Vec<(String, String)>>,
 }
 
@@ -64,6 +65,7 @@ impl Plan {
             copies: SERVICES.iter().map(|service| ((*service).to_owned(), copies)).collect(),
             own_postgres: false,
             own_redis: false,
+            limited_files: false,
             environment: BTreeMap::new(),
         }
     }
@@ -93,6 +95,13 @@ impl Plan {
     #[must_use]
     pub fn own_redis(mut self) -> Self {
         self.own_redis = true;
+        self
+    }
+
+    /// Processes whose files may be limited, as if the disk were full.
+    #[must_use]
+    pub fn limited_files(mut self) -> Self {
+        self.limited_files = true;
         self
     }
 
@@ -164,6 +173,7 @@ impl Fleet {
         environment.insert("HARVEST_HTTP_LISTEN".to_owned(), format!("127.0.0.1:{http}"));
         environment.extend(self.plan.environment.get(name).into_iter().flatten().cloned());
         let program = Program { name: name.to_owned(), path, arguments, environment };
+        let program = if self.plan.limited_files { program.limitable() } else { program };
         self.parts.insert(name.to_owned(), Part { process: Process::start(program, self.folder.path())?, grpc, http });
         Ok(())
     }

@@ -78,7 +78,7 @@ impl Load {
     async fn carry_out(&self, world: &World, item: &str) -> anyhow::Result<()> {
         let input = Purchase { item: item.to_owned(), pause_ms: self.pause_ms };
         let options = StartOptions::new(item).request_id(format!("start-{item}"));
-        let handle = world.start_with(&samples::purchase, options, input).await.context("start")?;
+        let handle = world.start_within(self.longest, &samples::purchase, options, input).await.context("start")?;
         handle.signal_once(APPROVE, format!("approved {item}"), &format!("approve-{item}")).await.context("signal")?;
         let result = handle.result().await.context("result")?;
         anyhow::ensure!(result == receipt(item), "the result is {result:?}");

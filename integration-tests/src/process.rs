@@ -32,6 +32,17 @@ pub struct Program {
     pub environment: BTreeMap<String, String>,
 }
 
+impl Program {
+    /// The same program with a limit of its files in reach: it ignores SIGXFSZ, and its output goes through a `cat` without that limit.
+    #[must_use]
+    pub fn limitable(mut self) -> Self {
+        let script = r#"trap "" XFSZ; exec "$0" "$@" > >(exec cat) 2>&1"#;
+        let program = std::mem::replace(&mut self.path, PathBuf::from("bash"));
+        self.arguments.splice(0..0, ["-c".to_owned(), script.to_owned(), program.display().to_string()]);
+        self
+    }
+}
+
 /// A process that can be ended and started again.
 pub struct Process {
     program: Mutex<Program>,
@@ -111,6 +122,21 @@ impl Process {
     /// When it does not run.
     pub fn thaw(&self) -> anyhow::Result<()> {
         self.signal(Signal::SIGCONT)
+    }
+
+    /// Lets it write no file beyond this many bytes: every write of an embedded store then fails as on a full disk. `None` lifts the limit.
+    /// Only for a process that ignores SIGXFSZ and whose output goes through another one, see [`Program::limitable`].
+    ///
+    /// # Errors
+    /// When it does not run or there is no `prlimit`.
+    pub fn limit_files(&self, bytes: Option<u64>) -> anyhow::Result<()> {
+        let pid = self.pid().with_context(|| format!("{} does not run", self.name()))?;
+        let prlimit = binaries::system("prlimit").context("no prlimit; on Debian: apt-get install util-linux")?;
+        // The soft limit alone: it can be raised again without privileges.
+        let limit = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
+        let done = Command::new(prlimit).args([format!("--pid={pid}"), format!("--fsize={limit}:")]).output()?;
+        anyhow::ensure!(done.status.success(), "prlimit: {}", String::from_utf8_lossy(&done.stderr));
+        Ok(())
     }
 
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {

@@ -117,6 +117,15 @@ impl Fences {
         Ok(rows.iter().map(view).collect::<Result<_, _>>()?)
     }
 
+    /// Some run of a tenant on one of these shards, with its shard.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn run_on(&self, namespace: &str, shards: &[i32]) -> anyhow::Result<Option<(i32, String)>> {
+        let text = "SELECT shard_id, execution_id::text FROM harvest.run WHERE namespace = $1 AND shard_id = ANY($2) LIMIT 1";
+        Ok(sqlx::query_as(text).bind(namespace).bind(shards).fetch_optional(&self.pool).await?)
+    }
+
     /// Transactions that this database has committed, of any kind.
     ///
     /// # Errors

@@ -206,7 +206,24 @@ impl World {
     where
         W: WorkflowDefinition<Input: Clone + Sync>,
     {
-        let started = eventually(format!("the fleet knows {}", W::NAME), REGISTRATION, || async {
+        self.start_within(REGISTRATION, workflow, options, input).await
+    }
+
+    /// The same for a fleet whose store may be away for a while.
+    ///
+    /// # Errors
+    /// [`ClientError`], or when the type stays unknown.
+    pub async fn start_within<W>(
+        &self,
+        longest: Duration,
+        workflow: &(impl Fn() -> W + Sync),
+        options: StartOptions,
+        input: W::Input,
+    ) -> anyhow::Result<WorkflowHandle<W::Output>>
+    where
+        W: WorkflowDefinition<Input: Clone + Sync>,
+    {
+        let started = eventually(format!("the fleet knows {}", W::NAME), longest, || async {
             match self.client.start(workflow, options.clone(), input.clone()).await {
                 Err(ClientError::NotFound(message)) => anyhow::bail!("{message}"),
                 other => Ok(Some(other)),

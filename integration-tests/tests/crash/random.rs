@@ -1,57 +1,81 @@
-//! Processes die at random under load.
+//! Processes die and freeze at random under load.
 
+use crate::sleeper::Sleeper;
 use crate::strike::{TAKEOVER, deciding_worker};
 use anyhow::Context as _;
 use harvest_integration_tests::eventually::holds;
 use harvest_integration_tests::fleet::with_fleet;
-use harvest_integration_tests::load::Load;
+use harvest_integration_tests::load::{Load, Outcome};
 use harvest_integration_tests::process::Process;
 use harvest_integration_tests::samples;
-use harvest_integration_tests::store::{Fences, Stores};
+use harvest_integration_tests::store::{Fences, ShardView, Stores};
 use harvest_integration_tests::{Fleet, Plan, Topology, World};
-use harvest_runtime::{IdSource, SeededIds, SystemIds};
+use harvest_proto::v1;
+use harvest_runtime::{Clock, IdSource, OwnedTask, SeededIds, SystemClock, SystemIds};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+/// The tenant of the load.
+const TENANT: &str = "soak";
+/// How long the load may make no progress.
+const LONGEST: Duration = Duration::from_secs(180);
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_die_at_random() {
+async fn processes_die_and_freeze_at_random() {
     with_fleet(Plan::new(Topology::Double, "random"), soak).await;
+}
+
+/// A fleet under injuries.
+struct Ward {
+    fleet: Arc<Fleet>,
+    fences: Fences,
+    workers: [Process; 2],
+    load: OwnedTask<anyhow::Result<Outcome>>,
+    ended: Arc<AtomicUsize>,
+    runs: usize,
+    slowest: Duration,
 }
 
 async fn soak(fleet: Arc<Fleet>) -> anyhow::Result<()> {
     let runs = usize::try_from(number("HARVEST_SOAK_RUNS", 60))?;
-    let kills = usize::try_from(number("HARVEST_SOAK_KILLS", 5))?;
+    let injuries = usize::try_from(number("HARVEST_SOAK_KILLS", 6))?;
     let seed = number("HARVEST_SOAK_SEED", SystemIds.random_u64());
-    println!("{runs} purchases, {kills} kills, HARVEST_SOAK_SEED={seed}");
+    println!("{runs} purchases, {injuries} injuries, HARVEST_SOAK_SEED={seed}");
     let random = SeededIds::new(seed);
 
-    let world = World::new(&fleet, "soak")?;
+    let world = World::new(&fleet, TENANT)?;
     let _deciding = deciding_worker(&world)?;
-    let workers = [fleet.start_worker("worker-1", "soak", "default", &[])?, fleet.start_worker("worker-2", "soak", "default", &[])?];
+    let workers = [fleet.start_worker("worker-1", TENANT, "default", &[])?, fleet.start_worker("worker-2", TENANT, "default", &[])?];
     let load = Load { longest: Duration::from_secs(180), ..Load::new("p", runs) };
     let (ended, in_load) = (load.ended.clone(), world.clone());
-    let running = harvest_runtime::spawn_owned("load", async move { load.run(&in_load).await });
+    let load = harvest_runtime::spawn_owned("load", async move { load.run(&in_load).await });
+    let mut ward = Ward { fences: Fences::open(&fleet).await?, fleet, workers, load, ended, runs, slowest: Duration::ZERO };
 
-    let fences = Fences::open(&fleet).await?;
-    let (names, mut slowest) = (fleet.process_names(), Duration::ZERO);
-    for kill in 1..=kills {
-        let enough = kill * runs / (kills + 1);
-        holds(format!("{enough} purchases have ended"), Duration::from_secs(180), || ended.load(Ordering::Relaxed) >= enough || running.is_finished()).await?;
-        let choice = usize::try_from(random.random_u64() % u64::try_from(names.len() + workers.len())?)?;
-        match names.get(choice) {
-            Some(name) => slowest = slowest.max(kill_and_restart(&fleet, name, &fences).await?),
-            None => restart_worker(&workers[choice - names.len()]).await?,
+    let names = ward.fleet.process_names();
+    for injury in 1..=injuries {
+        ward.wait_for(injury * runs / (injuries + 1)).await?;
+        let choice = usize::try_from(random.random_u64() % u64::try_from(names.len() + ward.workers.len())?)?;
+        // Every third is frozen, owners more often: it is they who could answer from memory.
+        let history = names.get(choice).is_some_and(|name| name.starts_with("history"));
+        let freeze = random.random_u64() % 6 < if history { 3 } else { 2 };
+        match (names.get(choice), freeze) {
+            (Some(name), false) => ward.kill_and_restart(name).await?,
+            (Some(name), true) if history => ward.freeze_owner(name).await?,
+            (Some(name), true) => ward.freeze(ward.fleet.process(name)?).await?,
+            (None, false) => restart_worker(&ward.workers[choice - names.len()]).await?,
+            (None, true) => ward.freeze(&ward.workers[choice - names.len()]).await?,
         }
     }
-    let outcome = running.await.context("the load panicked")??;
-    println!("{} purchases correct, {} steps repeated, slowest takeover {} ms", outcome.correct, outcome.repeated, slowest.as_millis());
-    fleet.wait_ready().await?;
-    world.audit(&Stores::open(&fleet).await?).await?;
+    let outcome = ward.load.await.context("the load panicked")??;
+    println!("{} purchases correct, {} steps repeated, slowest takeover {} ms", outcome.correct, outcome.repeated, ward.slowest.as_millis());
+    ward.fleet.wait_ready().await?;
+    world.audit(&Stores::open(&ward.fleet).await?).await?;
     Ok(())
 }
 
@@ -61,31 +85,87 @@ async fn restart_worker(worker: &Process) -> anyhow::Result<()> {
     worker.restart(&[])
 }
 
-/// An owner is started again only when others have its shards.
-async fn kill_and_restart(fleet: &Fleet, name: &str, fences: &Fences) -> anyhow::Result<Duration> {
-    println!("kill {name}");
-    let process = fleet.process(name)?;
-    let before = fences.shards().await?;
-    process.kill9().await?;
-    let mut took = Duration::ZERO;
-    if name.starts_with("history") {
-        let clock = harvest_runtime::SystemClock::new();
-        let lost: Vec<i32> = before
-            .iter()
-            .filter(|(_, view)| view.address.as_deref().and_then(|address| fleet.process_at(address)).as_deref() == Some(name))
-            .map(|(shard, _)| *shard)
-            .collect();
-        let taken = harvest_integration_tests::eventually("others have the dead owner's shards", TAKEOVER, || async {
-            let now = fences.shards().await?;
-            Ok(lost.iter().all(|shard| now[shard].epoch > before[shard].epoch).then_some(()))
-        });
-        taken.await?;
-        took = harvest_runtime::Clock::monotonic(&clock);
-        println!("{} shards have other owners after {} ms", lost.len(), took.as_millis());
+impl Ward {
+    fn ended(&self) -> usize {
+        self.ended.load(Ordering::Relaxed)
     }
-    process.restart(&[])?;
-    fleet.wait_one_ready(name).await?;
-    Ok(took)
+
+    /// Waits until so many purchases have ended.
+    async fn wait_for(&self, enough: usize) -> anyhow::Result<()> {
+        holds(format!("{enough} purchases have ended"), LONGEST, || self.ended() >= enough || self.load.is_finished()).await?;
+        println!("{} of {} purchases have ended", self.ended(), self.runs);
+        Ok(())
+    }
+
+    /// The shards of a process, by their leases.
+    fn shards_of(&self, name: &str, shards: &BTreeMap<i32, ShardView>) -> Vec<i32> {
+        let owner = |view: &ShardView| view.address.as_deref().and_then(|address| self.fleet.process_at(address));
+        shards.iter().filter(|(_, view)| owner(view).as_deref() == Some(name)).map(|(shard, _)| *shard).collect()
+    }
+
+    /// Waits until others have raised the epochs of these shards.
+    async fn taken_over(&mut self, lost: &[i32], before: &BTreeMap<i32, ShardView>) -> anyhow::Result<()> {
+        let clock = SystemClock::new();
+        let begin = clock.monotonic();
+        harvest_integration_tests::eventually("others have the owner's shards", TAKEOVER, || async {
+            let now = self.fences.shards().await?;
+            Ok(lost.iter().all(|shard| now[shard].epoch > before[shard].epoch).then_some(()))
+        })
+        .await?;
+        let took = clock.monotonic() - begin;
+        println!("{} shards have other owners after {} ms", lost.len(), took.as_millis());
+        self.slowest = self.slowest.max(took);
+        Ok(())
+    }
+
+    /// An owner is started again only when others have its shards.
+    async fn kill_and_restart(&mut self, name: &str) -> anyhow::Result<()> {
+        println!("kill {name}");
+        let fleet = self.fleet.clone();
+        let process = fleet.process(name)?;
+        let before = self.fences.shards().await?;
+        process.kill9().await?;
+        if name.starts_with("history") {
+            self.taken_over(&self.shards_of(name, &before), &before).await?;
+        }
+        process.restart(&[])?;
+        fleet.wait_one_ready(name).await
+    }
+
+    /// An owner sleeps through its own succession, wherever it was. What it is asked meanwhile it must not answer.
+    async fn freeze_owner(&mut self, name: &str) -> anyhow::Result<()> {
+        println!("freeze {name}");
+        let fleet = self.fleet.clone();
+        let process = fleet.process(name)?;
+        let mut shards = self.fences.shards().await?;
+        let run = self.fences.run_on(TENANT, &self.shards_of(name, &shards)).await?;
+        let mut asking = match &run {
+            Some((shard, _)) => Some(Sleeper::connect(&fleet, name, u32::try_from(*shard)?).await?),
+            None => None,
+        };
+        process.freeze()?;
+        // Nothing more is committed by it, so that what is seen now is what it leaves.
+        shards = self.fences.shards().await?;
+        if let (Some(asking), Some((_, execution_id))) = (&mut asking, run) {
+            asking.ask(v1::WorkflowRef { namespace: TENANT.to_owned(), execution_id, ..v1::WorkflowRef::default() });
+        }
+        self.taken_over(&self.shards_of(name, &shards), &shards).await?;
+        process.thaw()?;
+        if let Some(asking) = asking {
+            asking.must_be_refused(&fleet, &self.fences).await?;
+        }
+        fleet.wait_one_ready(name).await
+    }
+
+    /// Any other process sleeps while the rest goes on without it.
+    async fn freeze(&self, process: &Process) -> anyhow::Result<()> {
+        println!("freeze {}", process.name());
+        process.freeze()?;
+        let enough = self.ended() + 3;
+        let gone_on = holds("others go on", LONGEST, || self.ended() >= enough || self.load.is_finished()).await;
+        process.thaw()?;
+        gone_on
+    }
 }
 
 /// The one process of `harvest dev` is killed under load, again and again, also with a commit of its embedded store under way.
