@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long the result of an activity waits for what workflow code makes of it.
-const LONGEST: Duration = Duration::from_secs(1);
+/// How long the result of an activity waits, at the longest, for what workflow code makes of it. It is short unless that code blocks.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// A decision that is sent with a result.
 pub(crate) struct Ahead {
@@ -39,17 +39,16 @@ pub(crate) async fn decide(
     output: &v1::Payload,
 ) -> Option<(Ahead, v1::DecisionAhead)> {
     let workflow = task.workflow.as_ref().filter(|_| worker.config.eager_activities)?;
-    let (run, at, loan) = match worker.cache.lend(&workflow.execution_id) {
-        Lending::Lent { run, next_event_at, loan } => (run, next_event_at.max(started.at_least(Instant::now())), loan),
-        Lending::Deciding(decided) => {
-            // The other's result must be the next event, so it goes first. It is at most so long away.
-            decided.cancelled().await;
-            return None;
+    let limit = Instant::now() + LONGEST;
+    let (run, at, loan) = loop {
+        match worker.cache.lend(&workflow.execution_id) {
+            Lending::Lent { run, next_event_at, loan } => break (run, next_event_at.max(started.at_least(Instant::now())), loan),
+            Lending::Awaited(line) if line.wait(limit).await => {}
+            Lending::Awaited(_) | Lending::Unfit => return None,
         }
-        Lending::Unfit => return None,
     };
     let last = run.last_event();
-    let (run, completion) = match decided(run, task, output, at).await {
+    let (run, completion) = match decided(run, task, output, at, limit).await {
         Ok(decided) => decided,
         Err(error) => {
             tracing::debug!(workflow.execution_id, %error, "a decision ahead was not worked out");
@@ -71,11 +70,11 @@ pub(crate) async fn decide(
 }
 
 /// Shows the run the event that the server is going to write.
-async fn decided(mut run: Run, task: &ActivityTask, output: &v1::Payload, at: Timestamp) -> Result<(Run, Completion), RunError> {
+async fn decided(mut run: Run, task: &ActivityTask, output: &v1::Payload, at: Timestamp, limit: Instant) -> Result<(Run, Completion), RunError> {
     let id = run.next_event();
     let output = payload::from_proto(output.clone())?;
     run.feed([Event { id, at, kind: EventKind::ActivityCompleted { activity_id: EventId(task.activity_id), output } }])?;
-    runs::decide(run, id, Instant::now() + LONGEST).await
+    runs::decide(run, id, limit).await
 }
 
 impl Ahead {

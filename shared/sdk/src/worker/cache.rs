@@ -7,6 +7,7 @@ use crate::workflow::run::{Run, ServerClock};
 use harvest_ids::Timestamp;
 use harvest_workflow_core::event::Event;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -14,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a task waits for the answer to a decision ahead: the answer was on its way before the task was. Then the run is replayed.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Most results of a run that wait to be sent one by one, each with its decision.
+const MAX_IN_LINE: usize = 2;
 
 #[derive(Default)]
 struct Entries {
@@ -26,20 +29,30 @@ struct Entries {
 /// A run that is lent.
 struct Ahead {
     stamp: u64,
-    stage: Stage,
+    /// The decision is on its way to the server. Until then its code is deciding.
+    sent: bool,
+    line: Arc<Line>,
 }
 
-enum Stage {
-    /// Its code is deciding.
-    Deciding {
-        /// Ready when it has decided, or will not.
-        decided: CancellationToken,
-    },
-    /// The decision is on its way to the server.
-    Sent {
-        /// Ready when the run is back, or will not come back.
-        settled: CancellationToken,
-    },
+/// Who waits for a lent run.
+#[derive(Default)]
+pub(crate) struct Line {
+    /// Results of other activities of the run.
+    results: AtomicUsize,
+    /// Tasks of the run.
+    tasks: AtomicUsize,
+    /// Ready when the run is back, or will not come back.
+    settled: CancellationToken,
+}
+
+impl Line {
+    /// Waits with another result of the run: sent now, it could overtake the decision that the run is lent for, which would be void then. Whether
+    /// to ask for the run again: not when a task brings news, and not when so many results wait that they had better go together.
+    pub(crate) async fn wait(&self, limit: Instant) -> bool {
+        self.results.fetch_add(1, Ordering::AcqRel);
+        let settled = tokio::time::timeout_at(limit, self.settled.cancelled()).await.is_ok();
+        settled && Instant::now() < limit && self.tasks.load(Ordering::Acquire) == 0 && self.results.load(Ordering::Acquire) <= MAX_IN_LINE
+    }
 }
 
 /// What comes of asking for a run that is to decide ahead.
@@ -53,8 +66,8 @@ pub(crate) enum Lending {
         /// What it is given back with.
         loan: Loan,
     },
-    /// Another activity of the run has it, and decides.
-    Deciding(CancellationToken),
+    /// Another activity of the run has it.
+    Awaited(Arc<Line>),
     /// It is not here, or not up to date.
     Unfit,
 }
@@ -64,8 +77,7 @@ pub(crate) struct Loan {
     cache: Arc<RunCache>,
     execution_id: String,
     stamp: u64,
-    decided: CancellationToken,
-    settled: CancellationToken,
+    line: Arc<Line>,
 }
 
 /// The cache.
@@ -88,20 +100,21 @@ impl RunCache {
     pub(crate) async fn take(&self, execution_id: &str) -> Option<Run> {
         let patience = Instant::now() + PATIENCE;
         loop {
-            let settled = {
+            let line = {
                 let mut entries = self.lock();
                 if let Some(run) = entries.remove(execution_id) {
                     return Some(run);
                 }
-                match entries.ahead.get(execution_id).map(|ahead| &ahead.stage) {
-                    Some(Stage::Sent { settled }) if Instant::now() < patience => settled.clone(),
-                    Some(Stage::Sent { .. } | Stage::Deciding { .. }) | None => {
+                match entries.ahead.get(execution_id) {
+                    Some(ahead) if ahead.sent && Instant::now() < patience => ahead.line.clone(),
+                    Some(_) | None => {
                         entries.ahead.remove(execution_id);
                         return None;
                     }
                 }
             };
-            if tokio::time::timeout_at(patience, settled.cancelled()).await.is_err() {
+            line.tasks.fetch_add(1, Ordering::AcqRel);
+            if tokio::time::timeout_at(patience, line.settled.cancelled()).await.is_err() {
                 tracing::debug!(execution_id, "the answer to a decision ahead does not come");
             }
         }
@@ -144,16 +157,16 @@ impl RunCache {
     /// Takes a run out to decide ahead, if it is up to date.
     pub(crate) fn lend(self: &Arc<Self>, execution_id: &str) -> Lending {
         let mut entries = self.lock();
-        if let Some(Ahead { stage: Stage::Deciding { decided }, .. }) = entries.ahead.get(execution_id) {
-            return Lending::Deciding(decided.clone());
+        if let Some(ahead) = entries.ahead.get(execution_id) {
+            return Lending::Awaited(ahead.line.clone());
         }
         let Some(next_event_at) = entries.by_run.get(execution_id).and_then(|(_, run)| run.next_event_at(Instant::now())) else { return Lending::Unfit };
         let Some(run) = entries.remove(execution_id) else { return Lending::Unfit };
         let stamp = entries.stamp();
-        let (decided, settled) = (CancellationToken::new(), CancellationToken::new());
-        entries.ahead.insert(execution_id.to_owned(), Ahead { stamp, stage: Stage::Deciding { decided: decided.clone() } });
+        let line = Arc::new(Line::default());
+        entries.ahead.insert(execution_id.to_owned(), Ahead { stamp, sent: false, line: line.clone() });
         drop(entries);
-        Lending::Lent { run, next_event_at, loan: Loan { cache: self.clone(), execution_id: execution_id.to_owned(), stamp, decided, settled } }
+        Lending::Lent { run, next_event_at, loan: Loan { cache: self.clone(), execution_id: execution_id.to_owned(), stamp, line } }
     }
 }
 
@@ -204,14 +217,13 @@ impl Loan {
     /// The decision is about to be sent. False when it is void.
     pub(crate) fn sent(&self) -> bool {
         let mut entries = self.cache.lock();
-        let valid = entries.is_lent(self);
-        if valid {
-            let stage = Stage::Sent { settled: self.settled.clone() };
-            entries.ahead.insert(self.execution_id.clone(), Ahead { stamp: self.stamp, stage });
+        match entries.ahead.get_mut(&self.execution_id) {
+            Some(ahead) if ahead.stamp == self.stamp => {
+                ahead.sent = true;
+                true
+            }
+            Some(_) | None => false,
         }
-        drop(entries);
-        self.decided.cancel();
-        valid
     }
 
     /// The server has taken the decision, and the run has been fed what it led to. Whoever stopped waiting for it has made another one.
@@ -230,8 +242,7 @@ impl Drop for Loan {
             entries.ahead.remove(&self.execution_id);
         }
         drop(entries);
-        self.decided.cancel();
-        self.settled.cancel();
+        self.line.settled.cancel();
     }
 }
 
@@ -284,7 +295,6 @@ mod tests {
         let cache = cache();
         let (run, loan) = lent(&cache);
         assert!(loan.sent());
-        assert!(matches!(cache.lend("a"), Lending::Unfit), "another result goes alone");
         let mut taking = Box::pin(cache.take("a"));
         assert!(futures::poll!(&mut taking).is_pending());
         loan.give_back(run);
@@ -316,10 +326,47 @@ mod tests {
     async fn a_task_that_comes_while_a_run_decides_ahead_voids_the_decision() {
         let cache = cache();
         let (_deciding, loan) = lent(&cache);
-        let Lending::Deciding(decided) = cache.lend("a") else { panic!("another result waits until this one is on its way") };
         assert!(cache.take("a").await.is_none());
         assert!(!loan.sent());
-        assert!(decided.is_cancelled());
+    }
+
+    /// The line of a lent run.
+    fn line(cache: &Arc<RunCache>) -> Arc<Line> {
+        let Lending::Awaited(line) = cache.lend("a") else { panic!("it is lent") };
+        line
+    }
+
+    #[tokio::test]
+    async fn another_result_waits_until_the_run_is_back() {
+        let cache = cache();
+        let limit = Instant::now() + Duration::from_secs(20);
+        let (run, loan) = lent(&cache);
+        let line = line(&cache);
+        let mut waiting = Box::pin(line.wait(limit));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        assert!(loan.sent());
+        assert!(futures::poll!(&mut waiting).is_pending());
+        loan.give_back(run);
+        assert!(waiting.await);
+        lent(&cache);
+    }
+
+    #[tokio::test]
+    async fn results_do_not_go_one_by_one_when_they_are_many_or_a_task_waits() {
+        let cache = cache();
+        let limit = Instant::now() + Duration::from_secs(20);
+        let (run, loan) = lent(&cache);
+        let lines: Vec<_> = (0..=MAX_IN_LINE).map(|_| line(&cache)).collect();
+        let many = futures::future::join_all(lines.iter().map(|line| line.wait(limit)));
+        let (many, ()) = tokio::join!(many, async { loan.give_back(run) });
+        assert!(many.iter().all(|again| !again));
+
+        let (run, loan) = lent(&cache);
+        assert!(loan.sent());
+        let line = line(&cache);
+        let given_back = async { loan.give_back(run) };
+        let (taken, again, ()) = tokio::join!(cache.take("a"), line.wait(limit), given_back);
+        assert!(taken.is_some() && !again);
     }
 
     #[tokio::test]

@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::sync::{Barrier, Notify};
 
+/// How many end at once where many do.
+const CROWD: usize = 8;
+
 /// What activities and tests share.
 struct Desk {
     running: AtomicU32,
@@ -19,12 +22,13 @@ struct Desk {
     began: Notify,
     go_on: Notify,
     together: Barrier,
+    crowd: Barrier,
 }
 
 impl Default for Desk {
     fn default() -> Self {
         let (running, most, attempts) = (AtomicU32::new(0), AtomicU32::new(0), Mutex::default());
-        Self { running, most, attempts, began: Notify::new(), go_on: Notify::new(), together: Barrier::new(2) }
+        Self { running, most, attempts, began: Notify::new(), go_on: Notify::new(), together: Barrier::new(2), crowd: Barrier::new(CROWD) }
     }
 }
 
@@ -46,6 +50,13 @@ async fn double(ctx: &ActivityContext, n: u64) -> Result<u64, String> {
 #[activity]
 async fn meet(ctx: &ActivityContext, n: u64) -> Result<u64, String> {
     desk(ctx).together.wait().await;
+    Ok(n)
+}
+
+/// Ends when many do.
+#[activity]
+async fn gather(ctx: &ActivityContext, n: usize) -> Result<usize, String> {
+    desk(ctx).crowd.wait().await;
     Ok(n)
 }
 
@@ -91,6 +102,15 @@ async fn pair(ctx: &WorkflowContext, start: u64) -> Result<u64, HarvestError> {
     let (left, right) = (ctx.execute_activity(&meet, start), ctx.execute_activity(&meet, start + 1));
     let sum = left.await? + right.await?;
     ctx.execute_activity(&double, sum).await
+}
+
+#[workflow]
+async fn crowd(ctx: &WorkflowContext) -> Result<u64, HarvestError> {
+    let running: Vec<_> = (0..CROWD).map(|n| ctx.execute_activity(&gather, n)).collect();
+    for (n, running) in running.into_iter().enumerate() {
+        assert_eq!(running.await?, n);
+    }
+    ctx.execute_activity(&double, 4).await
 }
 
 #[workflow]
@@ -144,8 +164,8 @@ struct World {
 async fn world(change: impl FnOnce(WorkerConfig) -> WorkerConfig) -> World {
     let (fleet, desk) = (Fleet::start().await, Arc::new(Desk::default()));
     let builder = HarvestBuilder::new()
-        .workflows(workflows![chain, pair, held_then_double, then_timer, laps, large, panics_later, fails])
-        .activities(activities![double, meet, held, inflate, measure, broken])
+        .workflows(workflows![chain, pair, crowd, held_then_double, then_timer, laps, large, panics_later, fails])
+        .activities(activities![double, meet, gather, held, inflate, measure, broken])
         .state(desk.clone())
         .worker(change(config(&fleet)));
     let worker = Running::start(builder.build().unwrap());
@@ -154,7 +174,7 @@ async fn world(change: impl FnOnce(WorkerConfig) -> WorkerConfig) -> World {
 
 /// Every recorded decision must be one that the code makes again.
 async fn replays<T>(handle: &WorkflowHandle<T>) {
-    let replayer = WorkflowReplayer::new().workflows(workflows![chain, pair, held_then_double, then_timer, laps, large, panics_later, fails]);
+    let replayer = WorkflowReplayer::new().workflows(workflows![chain, pair, crowd, held_then_double, then_timer, laps, large, panics_later, fails]);
     replayer.replay(handle.history().await.unwrap()).unwrap();
 }
 
@@ -229,14 +249,28 @@ fn fleet_signals(events: &[Event]) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_activities_of_a_run_that_end_at_the_same_time() {
+async fn two_activities_of_a_run_that_end_at_the_same_time_are_decided_about_in_turn() {
     let World { fleet, worker, .. } = world(|config| config).await;
     for n in 0..12 {
         let handle = fleet.client().start(&pair, StartOptions::new(format!("{n}")), n).await.unwrap();
         assert_eq!(in_time(handle.result()).await.unwrap(), 2 * (2 * n + 1));
         replays(&handle).await;
     }
-    assert!(fleet.engine().counts.ahead_taken > 0);
+    {
+        let counts = &fleet.engine().counts;
+        assert_eq!((counts.workflow_tasks, counts.ahead_sent, counts.ahead_taken), (12, 36, 36));
+    }
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_activities_of_a_run_that_end_at_the_same_time() {
+    let World { fleet, worker, .. } = world(|config| config).await;
+    for n in 0..6 {
+        let handle = fleet.client().start(&crowd, StartOptions::new(format!("{n}")), ()).await.unwrap();
+        assert_eq!(in_time(handle.result()).await.unwrap(), 8);
+        replays(&handle).await;
+    }
     worker.stop().await;
 }
 
