@@ -1,35 +1,53 @@
-//! Ring C: the real services on a simulated network (`tests/ring_c`). Here is only what makes a process of it repeat itself.
+//! Ring C: the real services on a simulated network (`tests/ring_c`). Here is only what makes a thread of it repeat itself.
 //!
-//! Time, the network, the store, ids and faults of the simulation come from its seed. What is left is the randomness that libraries take
-//! from the machine: the order of hash maps, and which ready branch of a `select!` tokio looks at first. All of it comes from `getrandom`
-//! of the C library, which the standard library lets a program replace; here it is replaced, so that one seed gives one run of a process.
+//! Time, the network, the store, ids and faults of the simulation come from its seed. What is left is what libraries take from the machine
+//! by themselves: the randomness of hash maps and of tokio's choice among ready branches of a `select!`, and the clock by which the HTTP
+//! library forgets streams that it has reset. All of it comes from two functions of the C library, and a program's own functions of these
+//! names take their place: here they are, so that one seed gives one run.
 
+#![cfg(target_os = "linux")]
+
+use std::cell::Cell;
 use std::io::Read as _;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-static REPEATS: AtomicBool = AtomicBool::new(false);
-static STATE: AtomicU64 = AtomicU64::new(0);
+/// What clocks show at the beginning of a simulation: long enough for differences to the past.
+const BEGIN: Duration = Duration::from_secs(100_000);
 
-/// From now on all randomness of this process comes from `seed`. Threads that have used a hash map before keep the order that they have.
-pub fn repeat_from(seed: u64) {
-    STATE.store(seed, Ordering::SeqCst);
-    REPEATS.store(true, Ordering::SeqCst);
+thread_local! {
+    static RANDOM: Cell<Option<u64>> = const { Cell::new(None) };
+    static ELAPSED: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-fn next() -> u64 {
+/// From now on all randomness of this thread comes from `seed`, and its clocks stand still but for [`set_elapsed`]. A thread that has made
+/// a hash map before keeps the order that its maps have: call it first of all.
+pub fn repeat_from(seed: u64) {
+    RANDOM.set(Some(seed));
+    set_elapsed(Duration::ZERO);
+}
+
+/// Sets the clocks of this thread, as time since [`repeat_from`].
+pub fn set_elapsed(elapsed: Duration) {
+    ELAPSED.set(Some(elapsed));
+}
+
+/// The next number of this thread, if it repeats itself.
+fn next() -> Option<u64> {
     const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15; // SplitMix64
-    let mut z = STATE.fetch_add(GAMMA, Ordering::SeqCst).wrapping_add(GAMMA);
+    // A thread that is ending has no such variable any more.
+    let state = RANDOM.try_with(Cell::get).ok().flatten()?.wrapping_add(GAMMA);
+    RANDOM.set(Some(state));
+    let mut z = state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    Some(z ^ (z >> 31))
 }
 
 fn fill(bytes: &mut [u8]) -> std::io::Result<()> {
-    if !REPEATS.load(Ordering::SeqCst) {
-        return std::fs::File::open("/dev/urandom")?.read_exact(bytes);
-    }
-    for part in bytes.chunks_mut(8) {
-        part.copy_from_slice(&next().to_le_bytes()[..part.len()]);
+    let Some(first) = next() else { return std::fs::File::open("/dev/urandom")?.read_exact(bytes) };
+    let numbers = std::iter::once(first).chain(std::iter::from_fn(next));
+    for (part, number) in bytes.chunks_mut(8).zip(numbers) {
+        part.copy_from_slice(&number.to_le_bytes()[..part.len()]);
     }
     Ok(())
 }
@@ -47,4 +65,23 @@ pub unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) 
         Ok(()) => isize::try_from(length).unwrap_or(isize::MAX),
         Err(_) => -1,
     }
+}
+
+/// Stands for `clock_gettime(2)` of the C library in this program.
+///
+/// # Safety
+/// As that one's: `time` is writable.
+#[allow(unsafe_code)] // the only way to stand for a function of C
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> libc::c_int {
+    let Some(elapsed) = ELAPSED.try_with(Cell::get).ok().flatten() else {
+        // SAFETY: as the caller promises.
+        let result = unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) };
+        return if result == 0 { 0 } else { -1 };
+    };
+    let shown = BEGIN + elapsed;
+    let seconds = libc::time_t::try_from(shown.as_secs()).unwrap_or(libc::time_t::MAX);
+    // SAFETY: as the caller promises.
+    unsafe { time.write(libc::timespec { tv_sec: seconds, tv_nsec: shown.subsec_nanos().into() }) };
+    0
 }

@@ -41,7 +41,8 @@ impl Sessions {
     }
 
     /// One statement.
-    async fn call<T>(&self, statement: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    async fn call<T>(&self, what: &str, statement: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        self.world.detail(format_args!("{} asks the database: {what}", self.host.name));
         if !self.passes().await || (self.host.is_failing() && self.host.dice.one_in(2)) {
             return Err(unavailable());
         }
@@ -54,7 +55,7 @@ impl Sessions {
 
     /// One statement that changes something.
     async fn change<T: std::fmt::Debug>(&self, what: String, statement: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        self.call(async {
+        self.call("change", async {
             let result = statement.await;
             self.world.note(format_args!("{} {what}: {result:?}", self.host.name));
             result
@@ -70,7 +71,7 @@ impl ShardStore for Sessions {
     }
 
     async fn open_writer(&self, shard_id: ShardId, epoch: Epoch) -> Result<Box<dyn ShardWriter>, StoreError> {
-        let writer = self.call(self.world.store.open_writer(shard_id, epoch)).await?;
+        let writer = self.call("open_writer", self.world.store.open_writer(shard_id, epoch)).await?;
         Ok(Box::new(Writer { writer: Some(writer), sessions: self.clone() }))
     }
 
@@ -79,43 +80,43 @@ impl ShardStore for Sessions {
     }
 
     async fn epoch(&self, shard_id: ShardId) -> Result<Epoch, StoreError> {
-        self.call(self.world.store.epoch(shard_id)).await
+        self.call("epoch", self.world.store.epoch(shard_id)).await
     }
 
     async fn recovery(&self, shard_id: ShardId) -> Result<Recovery, StoreError> {
-        self.call(self.world.store.recovery(shard_id)).await
+        self.call("recovery", self.world.store.recovery(shard_id)).await
     }
 
     async fn load_run(&self, shard_id: ShardId, execution_id: ExecutionId) -> Result<Option<StoredRun>, StoreError> {
-        self.call(self.world.store.load_run(shard_id, execution_id)).await
+        self.call("load_run", self.world.store.load_run(shard_id, execution_id)).await
     }
 
     async fn find_runs(&self, shard_id: ShardId, keys: &[BusinessKey]) -> Result<Vec<Option<(ExecutionId, Status)>>, StoreError> {
-        self.call(self.world.store.find_runs(shard_id, keys)).await
+        self.call("find_runs", self.world.store.find_runs(shard_id, keys)).await
     }
 
     async fn history(&self, shard_id: ShardId, execution_id: ExecutionId, from: EventId, max_bytes: usize) -> Result<Vec<Bytes>, StoreError> {
-        self.call(self.world.store.history(shard_id, execution_id, from, max_bytes)).await
+        self.call("history", self.world.store.history(shard_id, execution_id, from, max_bytes)).await
     }
 
     async fn backlog_queues(&self, shard_id: ShardId) -> Result<Vec<BacklogQueue>, StoreError> {
-        self.call(self.world.store.backlog_queues(shard_id)).await
+        self.call("backlog_queues", self.world.store.backlog_queues(shard_id)).await
     }
 
     async fn backlog(&self, shard_id: ShardId, queue: &BacklogQueue, after: i64, limit: u32) -> Result<Vec<TaskRow>, StoreError> {
-        self.call(self.world.store.backlog(shard_id, queue, after, limit)).await
+        self.call("backlog", self.world.store.backlog(shard_id, queue, after, limit)).await
     }
 
     async fn outbox(&self, shard_id: ShardId, after: i64, limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
-        self.call(self.world.store.outbox(shard_id, after, limit)).await
+        self.call("outbox", self.world.store.outbox(shard_id, after, limit)).await
     }
 
     async fn due(&self, shards: &[ShardId], until: Timestamp, limit: u32) -> Result<Vec<(ShardId, DueRow)>, StoreError> {
-        self.call(self.world.store.due(shards, until, limit)).await
+        self.call("due", self.world.store.due(shards, until, limit)).await
     }
 
     async fn list(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
-        self.call(self.world.store.list(filter)).await
+        self.call("list", self.world.store.list(filter)).await
     }
 }
 
@@ -158,6 +159,7 @@ fn lost() -> CommitError {
 impl ShardWriter for Writer {
     async fn commit(&mut self, id: BatchId, batch: &Batch) -> Result<(), CommitError> {
         let sessions = self.sessions.clone();
+        sessions.world.detail(format_args!("{} asks the database: commit {id:?}", sessions.host.name));
         if self.writer.is_none() {
             return Err(lost());
         }
@@ -199,23 +201,23 @@ impl ShardWriter for Writer {
 #[async_trait]
 impl DirectoryStore for Sessions {
     async fn announce_member(&self, member: &Member, ttl_ms: u64) -> Result<(), StoreError> {
-        self.call(self.world.store.announce_member(member, ttl_ms)).await
+        self.call("announce_member", self.world.store.announce_member(member, ttl_ms)).await
     }
 
     async fn remove_member(&self, process_id: &str) -> Result<(), StoreError> {
-        self.call(self.world.store.remove_member(process_id)).await
+        self.call("remove_member", self.world.store.remove_member(process_id)).await
     }
 
     async fn members(&self) -> Result<Vec<Member>, StoreError> {
-        self.call(self.world.store.members()).await
+        self.call("members", self.world.store.members()).await
     }
 
     async fn check_in(&self, member: &Member, ttl_ms: u64) -> Result<Vec<Member>, StoreError> {
-        self.call(self.world.store.check_in(member, ttl_ms)).await
+        self.call("check_in", self.world.store.check_in(member, ttl_ms)).await
     }
 
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
-        self.call(self.world.store.leases()).await
+        self.call("leases", self.world.store.leases()).await
     }
 
     async fn renew_leases(&self, process_id: &str, ttl_ms: u64) -> Result<Vec<ShardId>, StoreError> {
@@ -231,14 +233,14 @@ impl DirectoryStore for Sessions {
     }
 
     async fn slot_map(&self) -> Result<(u64, Vec<ShardId>), StoreError> {
-        self.call(self.world.store.slot_map()).await
+        self.call("slot_map", self.world.store.slot_map()).await
     }
 }
 
 #[async_trait]
 impl ConfigStore for Sessions {
     async fn limits(&self) -> Result<StoredLimits, StoreError> {
-        self.call(self.world.store.limits()).await
+        self.call("limits", self.world.store.limits()).await
     }
 
     async fn change_limits(&self, change: &LimitsChange) -> Result<Option<StoredLimits>, StoreError> {
@@ -250,22 +252,22 @@ impl ConfigStore for Sessions {
     }
 
     async fn acknowledgements(&self) -> Result<Vec<(ShardId, Epoch, Option<Acknowledgement>)>, StoreError> {
-        self.call(self.world.store.acknowledgements()).await
+        self.call("acknowledgements", self.world.store.acknowledgements()).await
     }
 
     async fn register_types(&self, types: &[StoredType]) -> Result<(), StoreError> {
-        self.call(self.world.store.register_types(types)).await
+        self.call("register_types", self.world.store.register_types(types)).await
     }
 
     async fn types(&self) -> Result<Vec<StoredType>, StoreError> {
-        self.call(self.world.store.types()).await
+        self.call("types", self.world.store.types()).await
     }
 
     async fn report_workers(&self, seen: &[StoredWorker], ended: &[WorkerId], ttl_ms: u64) -> Result<(), StoreError> {
-        self.call(self.world.store.report_workers(seen, ended, ttl_ms)).await
+        self.call("report_workers", self.world.store.report_workers(seen, ended, ttl_ms)).await
     }
 
     async fn workers(&self, ttl_ms: u64) -> Result<Vec<StoredWorker>, StoreError> {
-        self.call(self.world.store.workers(ttl_ms)).await
+        self.call("workers", self.world.store.workers(ttl_ms)).await
     }
 }

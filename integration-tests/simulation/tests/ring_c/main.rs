@@ -1,8 +1,8 @@
 //! Ring C: the real services, workers and clients on a simulated network, with everything that can go wrong, from one seed. Then the faults
 //! stop, every run must close, and the records are held against the laws and against what clients and the world outside have seen.
 //!
-//! Each seed lives in a process of its own, whose randomness is fixed too (see the library of this crate), so that it repeats exactly.
-//! `HARVEST_SIM_SEED=17` replays one seed and prints its trace; `HARVEST_SIM_SEEDS=1000` runs so many, `HARVEST_SIM_MINUTES=30` for so long,
+//! Each seed lives in a process of its own, whose clocks and randomness are fixed too (see the library of this crate), so that it repeats
+//! exactly. `HARVEST_SIM_SEED=17` replays one seed and prints its trace, with `HARVEST_SIM_DETAILS=1` every statement too; `HARVEST_SIM_SEEDS=1000` runs so many, `HARVEST_SIM_MINUTES=30` for so long,
 //! both from `HARVEST_SIM_FROM` on. `./x sim` sets these.
 
 mod bus;
@@ -54,6 +54,7 @@ fn live(seed: u64, printed: bool) -> anyhow::Result<Life> {
     let mut chaos = Chaos::new(world.clone());
     for step in 0.. {
         sim.step().map_err(|error| anyhow::anyhow!("{error}"))?;
+        harvest_simulation::set_elapsed(sim.elapsed());
         let calm = chaos.step(&mut sim);
         if calm && step % LOOK_EVERY == 0 {
             if verdict::is_at_rest(&world)? {
@@ -87,9 +88,9 @@ fn one_seed() {
     if std::env::var_os("RUST_LOG").is_some() {
         tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).without_time().init();
     }
-    harvest_simulation::repeat_from(seed);
     // A thread of its own, in which no hash map has been made yet.
     let lived = std::thread::Builder::new().stack_size(64 << 20).spawn(move || {
+        harvest_simulation::repeat_from(seed);
         let panics = watch_panics();
         let life = live(seed, printed)?;
         match panics.lock().unwrap_or_else(PoisonError::into_inner).first() {

@@ -227,6 +227,7 @@ pub struct World {
 struct Trace {
     hash: xxhash_rust::xxh3::Xxh3Default,
     printed: bool,
+    detailed: bool,
     lines: usize,
 }
 
@@ -263,7 +264,7 @@ impl World {
             late,
             calm: AtomicBool::new(false),
             at: time,
-            trace: Mutex::new(Trace { printed, ..Trace::default() }),
+            trace: Mutex::new(Trace { printed, detailed: std::env::var_os("HARVEST_SIM_DETAILS").is_some(), ..Trace::default() }),
         };
         Ok((Arc::new(world), statements))
     }
@@ -321,6 +322,13 @@ impl World {
         trace.lines += 1;
         if trace.printed {
             println!("{line}");
+        }
+    }
+
+    /// Prints a line that is no part of the trace, when all is to be printed.
+    pub fn detail(&self, line: Arguments<'_>) {
+        if lock(&self.trace).detailed {
+            println!("{:>10.3}   {line}", self.elapsed().as_secs_f64());
         }
     }
 
