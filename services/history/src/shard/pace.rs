@@ -9,7 +9,7 @@ use super::batch::OpenBatch;
 use std::time::Duration;
 
 /// Decisions of one batch that make the shard busy.
-const BUSY: usize = 3;
+const BUSY: usize = 2;
 
 /// What the next batch's departure depends on.
 #[derive(Debug, Default)]
