@@ -8,7 +8,7 @@ use super::storm::StormFigures;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one workload at one concurrency has cost. `docs/performance.md` explains each.
 #[derive(Debug, Clone, Serialize)]
@@ -165,18 +165,19 @@ impl Report {
     }
 }
 
-/// One line a value, and a table of its own for each list.
+/// One line a value, and a table of its own for each list, with a column for each of its elements.
 fn details_tables(details: &Value) -> Vec<Table> {
     let mut values = plain_table();
     let mut lists = Vec::new();
     for (name, value) in leaves(details) {
         match value {
             Value::Array(rows) => {
-                let rows: Vec<_> = rows.iter().map(leaves).collect();
+                let columns: Vec<BTreeMap<String, Value>> = rows.iter().map(|row| leaves(row).into_iter().collect()).collect();
                 let mut list = plain_table();
-                list.set_header([name].into_iter().chain(rows.iter().take(1).flatten().map(|(name, _)| name.clone())));
-                for (number, row) in rows.iter().enumerate() {
-                    list.add_row([(number + 1).to_string()].into_iter().chain(row.iter().map(|(_, value)| value.to_string())));
+                list.set_header([name].into_iter().chain((1..=columns.len()).map(|number| number.to_string())));
+                for key in columns.iter().flat_map(BTreeMap::keys).collect::<BTreeSet<_>>() {
+                    let cells = columns.iter().map(|column| column.get(key).map(Value::to_string).unwrap_or_default());
+                    list.add_row([key.clone()].into_iter().chain(cells));
                 }
                 lists.push(list);
             }
@@ -257,10 +258,10 @@ mod tests {
 
     #[test]
     fn details_are_shown_by_their_paths_and_lists_as_tables() {
-        let details = serde_json::json!({ "runs": 3, "memory_mib": { "before": { "engine": 1.5 }, "none": {} }, "parts": [{ "a": 1 }, { "a": 2 }] });
+        let details = serde_json::json!({ "runs": 3, "memory_mib": { "before": { "engine": 1.5 }, "none": {} }, "parts": [{ "a": 1 }, { "a": 2, "b": 7 }] });
         let tables: Vec<String> = details_tables(&details).iter().map(ToString::to_string).collect();
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
-        assert_eq!(tables.iter().map(|table| words(table)).collect::<Vec<_>>(), ["memory_mib.before.engine 1.5 runs 3", "parts a 1 1 2 2"]);
+        assert_eq!(tables.iter().map(|table| words(table)).collect::<Vec<_>>(), ["memory_mib.before.engine 1.5 runs 3", "parts 1 2 a 1 2 b 7"]);
     }
 
     #[test]

@@ -62,7 +62,10 @@ pub async fn measure(scene: &mut Scene<'_>, runs: u64, clients: u32) -> anyhow::
 /// Fetches the result of each run and compares it with its input.
 async fn fetch(scene: &Scene<'_>, started: &[Started]) -> anyhow::Result<()> {
     let (clock, all) = (scene.probe.clock(), u64::try_from(started.len())?);
-    let left = Arc::new(Mutex::new(started.to_vec()));
+    // Those that were started first have ended first: nobody waits for a late one while others could be fetched.
+    let mut oldest_last = started.to_vec();
+    oldest_last.sort_by_key(|run| std::cmp::Reverse(run.input));
+    let left = Arc::new(Mutex::new(oldest_last));
     let mut tasks = JoinSet::new();
     for _ in 0..FETCHERS {
         let (left, client) = (left.clone(), scene.load.client().clone());
