@@ -223,6 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "a server of the test")]
     async fn calls_go_over_whatever_transport_a_network_is_made_of() {
         let (calls, listener) = mpsc::channel(1);
         let network = Network::over(Arc::new(Pipe { calls, listener: Mutex::new(Some(listener)) }));
