@@ -2,7 +2,7 @@
 
 use crate::fleet::Fleet;
 use crate::shard::ShardHandle;
-use crate::shard::actor::{ShardDeps, Stopper, open};
+use crate::shard::actor::{ShardDeps, Stopper, open_when};
 use crate::shard::operation::Refusal;
 use async_trait::async_trait;
 use harvest_fleet_config::ConfigHandle;
@@ -58,13 +58,15 @@ impl ShardHost for Host {
         if self.shard(shard_id).is_ok() {
             return Ok(());
         }
-        tokio::select! {
-            refreshed = self.config.refresh() => if let Err(error) = refreshed {
-                tracing::debug!(shard = shard_id.0, %error, "taking over without the newest configuration");
-            },
-            () = self.deps.clock.sleep(CONFIG_TIMEOUT) => {}
-        }
-        let (handle, stopper) = open(shard_id, self.deps.clone()).await.map_err(|error| HostError(error.to_string()))?;
+        let newest = async {
+            tokio::select! {
+                refreshed = self.config.refresh() => if let Err(error) = refreshed {
+                    tracing::debug!(shard = shard_id.0, %error, "taking over without the newest configuration");
+                },
+                () = self.deps.clock.sleep(CONFIG_TIMEOUT) => {}
+            }
+        };
+        let (handle, stopper) = open_when(shard_id, self.deps.clone(), newest).await.map_err(|error| HostError(error.to_string()))?;
         self.shards().insert(shard_id, (handle, Some(stopper)));
         self.counted();
         Ok(())

@@ -27,12 +27,14 @@ pub(crate) struct FakeStore {
     members: Mutex<BTreeMap<String, (Member, Duration)>>,
     pub(crate) failing: AtomicBool,
     pub(crate) statements: AtomicU64,
+    /// How long asking for a lease takes, in ms.
+    pub(crate) acquire_ms: AtomicU64,
 }
 
 impl FakeStore {
     pub(crate) fn new(clock: ManualClock, shards: u32) -> Arc<Self> {
         let rows = Mutex::new((0..shards).map(|shard| (ShardId(shard), Row::default())).collect());
-        Arc::new(Self { clock, rows, members: Mutex::default(), failing: AtomicBool::new(false), statements: AtomicU64::new(0) })
+        Arc::new(Self { clock, rows, members: Mutex::default(), failing: AtomicBool::new(false), statements: AtomicU64::new(0), acquire_ms: AtomicU64::new(0) })
     }
 
     fn statement(&self) -> Result<Duration, StoreError> {
@@ -86,6 +88,10 @@ impl DirectoryStore for FakeStore {
         Ok(mine.map(|(shard, row)| (*shard, row.until = now + ttl(ttl_ms)).0).collect())
     }
     async fn acquire_lease(&self, shard_id: ShardId, process_id: &str, address: &str, ttl_ms: u64) -> Result<bool, StoreError> {
+        let takes = self.acquire_ms.load(Ordering::Relaxed);
+        if takes > 0 {
+            self.clock.sleep(Duration::from_millis(takes)).await;
+        }
         let now = self.statement()?;
         let mut rows = self.rows.lock().unwrap();
         let row = rows.get_mut(&shard_id).unwrap();

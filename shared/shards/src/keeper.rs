@@ -5,6 +5,7 @@ use crate::directory::Directory;
 use crate::plan::{Plan, Standing, plan};
 use crate::snapshot::Snapshot;
 use async_trait::async_trait;
+use futures::stream::{self, StreamExt};
 use harvest_ids::ShardId;
 use harvest_persistence::control::{DirectoryStore, Member, ServiceKind};
 use harvest_runtime::{Clock, metrics};
@@ -16,6 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 /// How long after a lease should have expired it is looked at: whole milliseconds are lost on the way.
 const EXPIRY_MARGIN: Duration = Duration::from_millis(10);
+
+/// How many leases are asked for at a time.
+const ACQUIRED_AT_ONCE: usize = 4;
 
 /// Why a shard could not be opened.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -245,12 +249,23 @@ impl LeaseKeeper {
             }
         }
         let mut refused = false;
-        for shard in acquire.into_iter().filter(|shard| !self.held.contains_key(shard)).collect::<Vec<_>>() {
-            match self.store.acquire_lease(shard, &self.me.process_id, &self.me.address, millis(self.options.ttl)).await {
+        acquire.retain(|shard| !self.held.contains_key(shard));
+        // Several at a time: all shards of a dead owner are free at once, and each takes a round trip.
+        let (store, me, ttl) = (self.store.clone(), self.me.clone(), millis(self.options.ttl));
+        let asked = stream::iter(acquire).map(|shard| {
+            let (store, me) = (store.clone(), me.clone());
+            async move { (shard, store.acquire_lease(shard, &me.process_id, &me.address, ttl).await) }
+        });
+        let mut asked = asked.buffered(ACQUIRED_AT_ONCE);
+        while let Some((shard, acquired)) = asked.next().await {
+            match acquired {
                 Ok(true) => {
                     self.acquire_failing = false;
                     tracing::info!(%shard, "lease acquired");
-                    self.open(shard);
+                    // A renewal meanwhile may have found it already.
+                    if !self.held.contains_key(&shard) {
+                        self.open(shard);
+                    }
                 }
                 Ok(false) => refused = true,
                 Err(error) => {

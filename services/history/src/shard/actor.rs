@@ -155,11 +155,24 @@ impl Stopper {
 /// # Errors
 /// When the store cannot be reached.
 pub async fn open(shard_id: ShardId, deps: ShardDeps) -> Result<(ShardHandle, Stopper), StoreError> {
-    let fence = deps.store.take_over(shard_id).await?;
-    let writer = deps.store.open_writer(shard_id, fence.epoch).await?;
-    harvest_runtime::crash::point("history.loading");
-    let recovery = deps.store.recovery(shard_id).await?;
-    let backlog = deps.store.backlog_queues(shard_id).await?;
+    open_when(shard_id, deps, std::future::ready(())).await
+}
+
+/// The same; `ready` (the newest configuration, say) is waited for beside the store, and nothing is decided before it.
+///
+/// # Errors
+/// When the store cannot be reached.
+pub async fn open_when(shard_id: ShardId, deps: ShardDeps, ready: impl Future<Output = ()>) -> Result<(ShardHandle, Stopper), StoreError> {
+    let store = async {
+        let fence = deps.store.take_over(shard_id).await?;
+        harvest_runtime::crash::point("history.loading");
+        // These do not wait for each other: a takeover is a race against callers' patience, and each is round trips.
+        let (writer, recovery, backlog) =
+            tokio::try_join!(deps.store.open_writer(shard_id, fence.epoch), deps.store.recovery(shard_id), deps.store.backlog_queues(shard_id))?;
+        Ok::<_, StoreError>((fence, writer, recovery, backlog))
+    };
+    let (opened, ()) = tokio::join!(store, ready);
+    let (fence, writer, recovery, backlog) = opened?;
     let gate = Gate::new(deps.tuning.inbox());
     let (operations, inbox) = mpsc::channel(deps.tuning.inbox_operations);
     let (stop, stopping) = oneshot::channel();
@@ -226,17 +239,16 @@ impl Actor {
                 TaskKind::Activity => self.held.push(queue),
             }
         }
-        if !self.held.is_empty() {
-            let (neighbours, clock, hold) = (self.deps.neighbours.clone(), self.deps.clock.clone(), self.deps.tuning.takeover_hold);
-            let (shard_id, epoch) = (self.shard_id, self.epoch);
-            self.spawn(async move {
-                tokio::select! {
-                    () = neighbours.reannounce(shard_id, epoch, hold) => {}
-                    () = clock.sleep(hold) => tracing::info!(shard = shard_id.0, "not all frontends have said in time what their workers run"),
-                }
-                Happening::HoldOver
-            });
-        }
+        // Also when nothing is held back: whoever is asked knows at once where the shard is, and need not find out from a frozen owner.
+        let (neighbours, clock, hold) = (self.deps.neighbours.clone(), self.deps.clock.clone(), self.deps.tuning.takeover_hold);
+        let (shard_id, epoch, held) = (self.shard_id, self.epoch, self.held.len());
+        self.spawn(async move {
+            tokio::select! {
+                () = neighbours.reannounce(shard_id, epoch, hold) => {}
+                () = clock.sleep(hold) => tracing::info!(shard = shard_id.0, held, "not all frontends have said in time what their workers run"),
+            }
+            Happening::HoldOver
+        });
     }
 
     async fn run(&mut self, mut inbox: mpsc::Receiver<Envelope>, mut stopping: oneshot::Receiver<()>) {

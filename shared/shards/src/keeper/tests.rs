@@ -42,6 +42,19 @@ async fn the_shards_of_a_killed_owner_are_open_elsewhere_within_two_and_a_half_s
 }
 
 #[tokio::test]
+async fn many_shards_of_a_killed_owner_are_asked_for_side_by_side() {
+    let fleet = Fleet::new(32);
+    let (a, b) = (fleet.start("a").await, fleet.start("b").await);
+    fleet.until(SECOND * 20, || a.shards().len() == 16 && b.shards().len() == 16).await.expect("balanced");
+    // One after the other they would take 16 times as long.
+    fleet.store.acquire_ms.store(100, Ordering::Relaxed);
+    a.kill();
+    let first = fleet.until(SECOND * 5, || b.shards().len() > 16).await.expect("the first is taken over");
+    let all = fleet.until(SECOND * 5, || b.shards().len() == 32).await.expect("all are taken over");
+    assert!(all <= Duration::from_millis(500), "{all:?} after the first, which took {first:?}");
+}
+
+#[tokio::test]
 async fn a_process_that_ends_in_order_hands_everything_over() {
     let fleet = Fleet::new(8);
     let (a, b) = (fleet.start("a").await, fleet.start("b").await);

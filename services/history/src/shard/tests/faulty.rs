@@ -207,11 +207,13 @@ pub(super) struct Faulty {
 impl ShardStore for Faulty {
     async fn take_over(&self, shard_id: ShardId) -> Result<Fence, StoreError> {
         self.faults.writable().await?;
+        self.faults.travel().await;
         self.store.take_over(shard_id).await
     }
 
     async fn open_writer(&self, shard_id: ShardId, epoch: Epoch) -> Result<Box<dyn ShardWriter>, StoreError> {
         self.faults.readable().await?;
+        self.faults.travel().await;
         let writer = self.store.open_writer(shard_id, epoch).await?;
         Ok(Box::new(FaultyWriter { writer: Some(writer), faults: self.faults.clone() }))
     }
@@ -232,6 +234,7 @@ impl ShardStore for Faulty {
 
     async fn recovery(&self, shard_id: ShardId) -> Result<Recovery, StoreError> {
         self.faults.readable().await?;
+        self.faults.travel().await;
         self.store.recovery(shard_id).await
     }
 
@@ -260,6 +263,7 @@ impl ShardStore for Faulty {
 
     async fn backlog_queues(&self, shard_id: ShardId) -> Result<Vec<BacklogQueue>, StoreError> {
         self.faults.readable().await?;
+        self.faults.travel().await;
         self.store.backlog_queues(shard_id).await
     }
 

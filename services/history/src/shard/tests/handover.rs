@@ -1,10 +1,16 @@
 //! A shard that is handed over.
 
+use super::faulty::{Faults, Faulty, Pace};
 use super::stage::{Stage, activity, close_activity, done, finish, start, started};
+use crate::shard::actor::{ShardConfig, ShardDeps, Tuning, open_when};
+use crate::shard::memory::Memory;
 use crate::shard::neighbours::OfferKind;
 use crate::shard::operation::{Answer, Operation, Refusal, Target};
+use harvest_ids::ShardId;
 use harvest_runtime::Clock;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 #[tokio::test(start_paused = true)]
 async fn a_handover_writes_what_is_in_memory_and_the_next_owner_goes_on() {
@@ -70,4 +76,30 @@ async fn near_deadlines_are_armed_when_they_are_durable() {
     owner.call(super::stage::input(run, harvest_workflow_core::input::Input::Wake)).await.unwrap();
     stage.clock.sleep(Duration::from_secs(1)).await;
     stage.workflow_task(&owner, "w").await;
+}
+
+/// What a takeover waits for is counted in round trips: each is 100 ms here.
+#[tokio::test(start_paused = true)]
+async fn a_takeover_is_two_round_trips_to_the_store_with_the_configuration_beside_them() {
+    let stage = Stage::new(1).await;
+    let (faults, clock) = (Faults::new(), stage.clock.clone());
+    faults.set_pace(Pace(Box::new(move || {
+        let clock = clock.clone();
+        Box::pin(async move { clock.sleep(Duration::from_millis(100)).await })
+    })));
+    let (_config, receiver) = watch::channel(Arc::new(ShardConfig::default()));
+    let deps = ShardDeps {
+        store: Arc::new(Faulty { store: stage.store.clone(), faults }),
+        clock: stage.clock.clone(),
+        ids: stage.ids.clone(),
+        neighbours: stage.fleet.clone(),
+        config: receiver,
+        tuning: Tuning::default(),
+        memory: Memory::new(u64::MAX),
+    };
+    let began = stage.clock.monotonic();
+    let newest = stage.clock.sleep(Duration::from_millis(150));
+    let _open = open_when(ShardId(0), deps, newest).await.unwrap();
+    let took = stage.clock.monotonic() - began;
+    assert!((Duration::from_millis(200)..Duration::from_millis(300)).contains(&took), "{took:?}");
 }
