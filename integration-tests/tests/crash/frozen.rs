@@ -52,7 +52,7 @@ async fn sleep_through(fleet: Arc<Fleet>) -> anyhow::Result<()> {
     assert_eq!(world.result(&handle).await?, "right");
     fences.takeover(&before, &[i32::try_from(shard)?], TAKEOVER).await?;
     sleeper.thaw()?;
-    asking.must_be_refused(&fleet, &fences).await?;
+    asking.must_be_refused(&fences, before[&i32::try_from(shard)?].epoch).await?;
     assert!(world.list("workflow_id=started-late").await?.is_empty());
     let signals = world.variants(&handle).await?.iter().filter(|variant| *variant == "SignalReceived").count();
     assert_eq!(signals, 1);

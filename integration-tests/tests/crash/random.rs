@@ -146,13 +146,15 @@ impl Ward {
         process.freeze()?;
         // Nothing more is committed by it, so that what is seen now is what it leaves.
         shards = self.fences.shards().await?;
-        if let (Some(asking), Some((_, execution_id))) = (&mut asking, run) {
+        let mut epoch = 0;
+        if let (Some(asking), Some((shard, execution_id))) = (&mut asking, run) {
+            epoch = shards[&shard].epoch;
             asking.ask(v1::WorkflowRef { namespace: TENANT.to_owned(), execution_id, ..v1::WorkflowRef::default() });
         }
         self.taken_over(&self.shards_of(name, &shards), &shards).await?;
         process.thaw()?;
         if let Some(asking) = asking {
-            asking.must_be_refused(&fleet, &self.fences).await?;
+            asking.must_be_refused(&self.fences, epoch).await?;
         }
         fleet.wait_one_ready(name).await
     }

@@ -8,7 +8,6 @@ use harvest_proto::internal::v1::{GetResultCall, GetWorkflowCall, SignalWorkflow
 use harvest_proto::v1;
 use harvest_rpc::{Error, Reason};
 use harvest_runtime::OwnedTask;
-use std::sync::Arc;
 use std::time::Duration;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
@@ -39,8 +38,9 @@ impl Sleeper {
         self.asking = Some(harvest_runtime::spawn_owned("ask", ask(self.channel.clone(), self.shard_id, reference)));
     }
 
-    /// After it was woken: waits for what it says. Nothing may be answered, unless the shard has been given back to it meanwhile.
-    pub async fn must_be_refused(self, fleet: &Arc<Fleet>, fences: &Fences) -> anyhow::Result<()> {
+    /// After it was woken: waits for what it says. Nothing may be answered, unless the shard has come back to it meanwhile: its epoch, which was
+    /// `epoch` when it fell asleep, has been raised by another and then by it.
+    pub async fn must_be_refused(self, fences: &Fences, epoch: i64) -> anyhow::Result<()> {
         let asking = self.asking.context("nothing was asked")?;
         let answers = tokio::time::timeout(ANSWER, asking).await.context("the woken owner answers nothing")??;
         for (what, refusal) in answers {
@@ -52,8 +52,8 @@ impl Sleeper {
                     anyhow::ensure!(nothing_told, "{what} was refused for what the sleeper remembers: {error}");
                 }
                 None => {
-                    let owner = fences.owners(fleet).await?.remove(&i32::try_from(self.shard_id)?);
-                    anyhow::ensure!(owner.as_ref() == Some(&self.name), "{what} was answered by an owner that had lost its shard to {owner:?}");
+                    let now = fences.shards().await?[&i32::try_from(self.shard_id)?].epoch;
+                    anyhow::ensure!(now >= epoch + 2, "{what} was answered by {}, which had lost its shard: epoch {epoch}, now {now}", self.name);
                 }
             }
         }
