@@ -72,8 +72,8 @@ struct Times {
     members: Option<Duration>,
     leases: Option<Duration>,
     slot_map: Duration,
-    /// The store could not be read at last try.
-    failing: bool,
+    /// What could not be read (or, for the members, announced) at last try: with a full disk some of it works.
+    failing: BTreeSet<&'static str>,
     /// Until then no member is forgotten: after an outage of the store all announcements look old though everybody lives.
     keep_members_until: Duration,
     /// When the store answered again after it had not.
@@ -379,15 +379,15 @@ impl Directory {
     fn note<T>(&self, what: &'static str, read: Result<T, StoreError>) -> Result<T, StoreError> {
         let mut times = lock(&self.shared.writing);
         match &read {
-            Ok(_) if times.failing => {
+            Ok(_) if times.failing.remove(what) => {
                 let now = self.shared.clock.monotonic();
-                times.failing = false;
                 times.keep_members_until = now + self.shared.options.member_ttl;
                 times.recovered_at = Some(now);
-                tracing::info!("the directory can be read again");
+                if times.failing.is_empty() {
+                    tracing::info!("the directory can be read again");
+                }
             }
-            Err(error) if !times.failing => {
-                times.failing = true;
+            Err(error) if times.failing.insert(what) && times.failing.len() == 1 => {
                 tracing::warn!(%error, what, "the directory cannot be read: the last view stays");
             }
             _ => {}

@@ -44,6 +44,14 @@ impl Parameters {
         text.parse().map(Some).map_err(refused)
     }
 
+    /// The size of a page. On gRPC 0 is "not given"; whoever writes it here hardly means that.
+    pub(super) fn page_size(&mut self, name: &'static str) -> Result<Option<u32>, Error> {
+        match self.number(name)? {
+            Some(0) => Err(Error::invalid(name, format!("{name} is 0; at least 1 is allowed, and leaving it out"))),
+            size => Ok(size),
+        }
+    }
+
     /// A span such as `5s`, `250ms` or `1m`; a bare number is seconds.
     pub(super) fn span(&mut self, name: &'static str) -> Result<Option<Duration>, Error> {
         let Some(text) = self.take(name) else { return Ok(None) };
@@ -123,6 +131,8 @@ mod tests {
     fn unknown_and_repeated_parameters_are_refused_by_name() {
         let read = |text: &str| Parameters::read(&text.parse::<Uri>().unwrap());
         assert_eq!(read("/?a=1&a=2").err().unwrap().field.unwrap(), "a");
+        assert_eq!(read("/?limit=0").unwrap().page_size("limit").unwrap_err().message, "limit is 0; at least 1 is allowed, and leaving it out");
+        assert_eq!(read("/?limit=7").unwrap().page_size("limit").unwrap(), Some(7));
         let mut parameters = read("/?limit=x&other=1").unwrap();
         assert_eq!(parameters.number::<u32>("limit").unwrap_err().field.unwrap(), "limit");
         assert_eq!(parameters.finish().unwrap_err().message, "parameter \"other\" is not known; allowed are limit");

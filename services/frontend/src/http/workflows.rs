@@ -45,7 +45,10 @@ pub(super) async fn start(State(edge): Shared, headers: HeaderMap, mut parts: Pa
 
 pub(super) async fn list(State(edge): Shared, headers: HeaderMap, uri: Uri) -> Answer {
     let mut parameters = Parameters::read(&uri)?;
-    let (limit, page_size) = (parameters.number("limit")?, parameters.number("page_size")?);
+    let (limit, page_size) = (parameters.page_size("limit")?, parameters.page_size("page_size")?);
+    if limit.is_some() && page_size.is_some() {
+        return Err(Error::invalid("limit", "limit and page_size are two names of one thing: give one of them").into());
+    }
     let size_name = if page_size.is_none() { "limit" } else { "page_size" };
     let request = v1::ListWorkflowsRequest {
         namespace: paths::namespace(&headers)?,
@@ -75,7 +78,7 @@ pub(super) async fn history(State(edge): Shared, headers: HeaderMap, mut parts: 
     let request = v1::GetHistoryRequest {
         workflow: Some(paths::workflow(&headers, &mut parts)?),
         from_event_id: parameters.number("from_event_id")?.unwrap_or(0),
-        page_size: parameters.number("page_size")?.unwrap_or(0),
+        page_size: parameters.page_size("page_size")?.unwrap_or(0),
     };
     parameters.finish()?;
     let reply = api::get_history::get_history(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;

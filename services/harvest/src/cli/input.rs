@@ -7,6 +7,8 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The longest file that a payload is read from: more than servers take (`max_payload_bytes`), so that they name their own bound.
+const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024;
 /// The longest span: 10 years.
 const LONGEST_SPAN: Duration = Duration::from_secs(315_360_000);
 
@@ -32,6 +34,16 @@ pub fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
+/// Reads all, if it is not more than any server would take: a pipe or a device may have no end.
+fn bounded(source: impl std::io::Read) -> std::io::Result<String> {
+    let mut text = String::new();
+    source.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_FILE_BYTES {
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, format!("more than {MAX_FILE_BYTES} bytes")));
+    }
+    Ok(text)
+}
+
 /// Reads a payload: JSON on the command line, or a file of JSON (`-` is standard input).
 ///
 /// # Errors
@@ -40,14 +52,8 @@ pub fn payload(name: &str, text: Option<String>, file: Option<PathBuf>) -> Resul
     let text = match (text, file) {
         (Some(text), _) => text,
         (None, Some(path)) => {
-            let mut text = String::new();
-            let read = if path.as_os_str() == "-" {
-                std::io::stdin().read_to_string(&mut text).map(drop)
-            } else {
-                std::fs::read_to_string(&path).map(|found| text = found)
-            };
-            read.map_err(|error| CliError::Usage(format!("--{name}-file {}: {error}", path.display())))?;
-            text
+            let read = if path.as_os_str() == "-" { bounded(std::io::stdin()) } else { std::fs::File::open(&path).and_then(bounded) };
+            read.map_err(|error| CliError::Usage(format!("--{name}-file {}: {error}", path.display())))?
         }
         (None, None) => return Ok(None),
     };
@@ -86,6 +92,12 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        assert!(bounded(std::io::repeat(b' ')).unwrap_err().to_string().contains("8388608"));
+        assert_eq!(bounded(&b"{}"[..]).unwrap(), "{}");
+    }
 
     #[test]
     fn a_payload_must_be_json_and_a_span_a_span() {
