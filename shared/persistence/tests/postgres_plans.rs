@@ -88,10 +88,13 @@ async fn reads_of_full_tables_are_index_scans_that_touch_few_pages() {
     let id = "'00070000-0000-8000-8000-000000017318'"; // 95 000 in hexadecimal
     let task = |last: &str| format!("uuid_send({id}::uuid) || '\\x{last}'::bytea");
     let far = "9223372036854775807, 'ffffffff-ffff-ffff-ffff-ffffffffffff'";
+    let list = |text: &dyn Fn(u32) -> String| format!("'{{{}}}'", (0..32).map(text).collect::<Vec<_>>().join(","));
+    let many = [list(&|_| "default".into()), list(&|n| format!("order-{}", 3_000 * n + 1)), list(&|_| "order".into())].join(", ");
     let statements = [
         ("load", include_str!("../src/postgres/run/load.sql"), format!("{id}, {}, {}", task("0000000000000000"), task("ffffffffffffffff")), 60),
-        ("find_open", include_str!("../src/postgres/run/find.sql"), "'default', 'order-95000', 'order'".to_owned(), 40),
-        ("find_closed", include_str!("../src/postgres/run/find.sql"), "'default', 'order-50000', 'order'".to_owned(), 40),
+        ("find_open", include_str!("../src/postgres/run/find.sql"), "'{default}', '{order-95000}', '{order}'".to_owned(), 40),
+        ("find_closed", include_str!("../src/postgres/run/find.sql"), "'{default}', '{order-50000}', '{order}'".to_owned(), 40),
+        ("find_many", include_str!("../src/postgres/run/find.sql"), many, 32 * 40),
         ("history", include_str!("../src/postgres/history/page.sql"), format!("{id}, 1, 1000000, 1024"), 20),
         ("queues", include_str!("../src/postgres/task/queues.sql"), String::new(), 30),
         ("backlog", include_str!("../src/postgres/task/backlog.sql"), "'default', 'orders', 0::smallint, 95000, 100".to_owned(), 30),
@@ -109,7 +112,7 @@ async fn reads_of_full_tables_are_index_scans_that_touch_few_pages() {
         "backlog" => "(text, text, smallint, bigint, bigint)",
         "list" => "(text, text, text, bigint, uuid, bigint)",
         "list_key" => "(text, text, text, bigint, uuid, bigint, text)",
-        "find_open" | "find_closed" => "(text, text, text)",
+        "find_open" | "find_closed" | "find_many" => "(text[], text[], text[])",
         _ => "",
     };
     for (name, text, _, _) in &statements {
