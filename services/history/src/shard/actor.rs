@@ -414,7 +414,7 @@ impl Actor {
         self.checking = false;
         match answer {
             // Settling an unknown commit raises our own epoch: ours are all from the first on, up to the one we hold.
-            Ok(epoch) if epoch >= self.first_epoch && epoch <= self.epoch => riding.into_iter().for_each(Riding::release),
+            Ok(epoch) if epoch >= self.first_epoch && epoch <= self.epoch => riding.into_iter().for_each(|riding| self.release(riding)),
             // Settling may just have raised the epoch for us: looked at again when that is known.
             Ok(_) if self.settling => self.clean.extend(riding),
             Ok(_) => {

@@ -227,7 +227,9 @@ impl Actor {
         self.pace.returned(self.deps.clock.monotonic());
         metrics::ENGINE_COMMIT_DURATION.record_duration(self.deps.clock.monotonic().saturating_sub(in_flight.sent), []);
         metrics::ENGINE_COMMIT_DECISIONS.record(f64::from(u32::try_from(in_flight.riding.len()).unwrap_or(u32::MAX)), []);
-        in_flight.riding.into_iter().for_each(Riding::release);
+        for riding in in_flight.riding {
+            self.release(riding);
+        }
         let horizon = Timestamp::from_millis(self.deps.clock.now().as_millis().saturating_add(i64::try_from(NEAR.as_millis()).unwrap_or(i64::MAX)));
         let mut near = Vec::new();
         metrics::ENGINE_COMMITS.add(1, ["committed"]);

@@ -6,14 +6,15 @@
 
 use super::Envelope;
 use super::actor::Actor;
+use super::batch::Riding;
 use super::operation::{Answer, EagerOperation, Given, Operation, Refusal, TakenActivityTask};
-use harvest_ids::{ActivityId, EventId, ExecutionId, Timestamp, WorkerId};
+use harvest_ids::{ActivityId, Attempt, EventId, ExecutionId, Timestamp, WorkerId};
 use harvest_wire::worker::DecisionAhead;
 use harvest_workflow_core::command::Command;
 use harvest_workflow_core::decision::Reply;
 use harvest_workflow_core::event::EventKind;
 use harvest_workflow_core::input::{CompleteWorkflowTask, Input, TaskToken};
-use harvest_workflow_core::machine::activity::ActivityPhase;
+use harvest_workflow_core::machine::activity::{Activity, ActivityPhase};
 use harvest_workflow_core::machine::workflow_task::WorkflowTask;
 use harvest_workflow_core::record::Dispatch;
 use std::collections::BTreeSet;
@@ -123,54 +124,93 @@ impl Actor {
         }
     }
 
-    /// Starts those activities of a decision that its worker wants. `before` is the last event before the decision.
-    fn give(&mut self, id: ExecutionId, before: EventId, commands: &[Command], wanted: &BTreeSet<usize>, worker_id: &WorkerId) -> Vec<TakenActivityTask> {
-        let Some(run) = self.cache.peek(id).filter(|run| run.state.is_open() && !wanted.is_empty()) else { return Vec::new() };
-        let scheduled: Vec<ActivityId> = run.state.activities().map(|(activity_id, _)| activity_id).filter(|activity_id| *activity_id > before).collect();
+    /// Those activities of a decision that its worker wants. `before` is the last event before the decision. One that may run only once is started in
+    /// the commit of the decision. The others are started when it has committed, in memory, like a task that is taken: should this owner die before
+    /// its answer is heard, the next one knows them as waiting and need not wait for a worker that was told nothing.
+    fn give(&mut self, id: ExecutionId, before: EventId, commands: &[Command], wanted: &BTreeSet<usize>, worker_id: &WorkerId) -> Given {
+        let mut given = Given::default();
+        let Some(run) = self.cache.peek(id).filter(|run| run.state.is_open() && !wanted.is_empty()) else { return given };
+        let scheduled: Vec<(ActivityId, bool)> = run
+            .state
+            .activities()
+            .filter(|(activity_id, _)| *activity_id > before)
+            .map(|(activity_id, activity)| (activity_id, activity.spec().retry.max_attempts == 1))
+            .collect();
         let asked: Vec<usize> = (0..commands.len()).filter(|at| matches!(commands[*at], Command::ScheduleActivity(_))).collect();
         if scheduled.len() != asked.len() {
-            return Vec::new();
+            return given;
         }
-        let chosen = asked.into_iter().zip(scheduled).filter(|(at, _)| wanted.contains(at)).map(|(_, activity_id)| activity_id);
-        let taken = chosen.map(|activity_id| match self.take_activity(id, activity_id, worker_id) {
-            Ok(Answer::ActivityTask(task)) => Some(*task),
-            _ => None,
-        });
-        taken.collect::<Vec<_>>().into_iter().flatten().collect()
+        for (_, (activity_id, once)) in asked.into_iter().zip(scheduled).filter(|(at, _)| wanted.contains(at)) {
+            if !once {
+                given.to_start.push(activity_id);
+            } else if let Ok(Answer::ActivityTask(task)) = self.take_activity(id, activity_id, worker_id) {
+                given.activities.push(*task);
+            }
+        }
+        given
     }
 
-    fn given(&mut self, id: ExecutionId, dispatch: &Dispatch, seen: EventId, activities: Vec<TakenActivityTask>) -> Given {
-        let ids = activities.iter().filter_map(|task| task.token.activity_id).collect();
-        let given = self.cache.change(id, |run| {
+    fn given(&mut self, id: ExecutionId, dispatch: &Dispatch, seen: EventId, mut given: Given) -> Given {
+        let activities = given.activities.iter().filter_map(|task| task.token.activity_id).chain(given.to_start.iter().copied()).collect();
+        let remembered = self.cache.change(id, |run| {
             let decided_at = run.state.last_record_at();
-            run.given = Some(GivenBefore { dispatch: dispatch.clone(), seen, decided_at, activities: ids });
+            run.given = Some(GivenBefore { dispatch: dispatch.clone(), seen, decided_at, activities });
             let new_events = if run.state.is_open() { run.events(seen.next(), run.state.last_event_id()) } else { None };
-            (decided_at, new_events.unwrap_or_default())
+            (decided_at, new_events)
         });
-        let (decided_at, new_events) = given.unwrap_or_default();
-        Given { try_again: false, activities, new_events, decided_at, own_dispatch: None }
+        if let Some((decided_at, new_events)) = remembered {
+            (given.decided_at, given.new_events) = (decided_at, new_events.unwrap_or_default());
+        }
+        given
     }
 
-    /// The same answer again: for a worker that got activities by the one that was lost on its way, and is running none of them.
+    /// The same answer again: for a worker that did not hear the one that gave it activities, while one of them waits or is its own.
     fn given_before(&mut self, id: ExecutionId, eager: &EagerOperation) -> Option<Given> {
         let (token, worker_id) = eager.answers()?;
         let run = self.cache.peek(id)?;
         let before = run.given.as_ref().filter(|before| before.dispatch == token.dispatch && token.dispatch.worker_id == *worker_id)?;
-        let activities: Vec<TakenActivityTask> = before
-            .activities
-            .iter()
-            .filter_map(|activity_id| {
-                let activity = run.state.activity(*activity_id)?;
-                let ActivityPhase::Running { attempt, dispatch, .. } = activity.phase() else { return None };
-                let token = TaskToken { execution_id: id, activity_id: Some(*activity_id), attempt: *attempt, dispatch: dispatch.clone() };
-                (dispatch.worker_id == *worker_id).then(|| run.taken_activity(token, activity))
-            })
-            .collect();
-        if activities.is_empty() {
+        let is_its_own = |activity_id: &ActivityId| match run.state.activity(*activity_id).map(Activity::phase) {
+            Some(ActivityPhase::Running { dispatch, .. }) => dispatch.worker_id == *worker_id,
+            Some(ActivityPhase::Ready { attempt, .. }) => *attempt == Attempt::FIRST,
+            Some(ActivityPhase::Backoff { .. }) | None => false,
+        };
+        let to_start: Vec<ActivityId> = before.activities.iter().copied().filter(is_its_own).collect();
+        if to_start.is_empty() {
             return None;
         }
         let new_events = run.events(before.seen.next(), run.state.last_event_id()).unwrap_or_default();
-        Some(Given { try_again: false, activities, new_events, decided_at: before.decided_at, own_dispatch: None })
+        Some(Given { to_start, new_events, decided_at: before.decided_at, ..Given::default() })
+    }
+
+    /// Lets an answer go whose decision has committed, or whose owner is known to be the owner; with it go the activities that it gives.
+    pub(crate) fn release(&mut self, mut riding: Riding) {
+        if let (Operation::Eager(eager), Ok(Answer::Given(given))) = (&riding.envelope.operation, &mut riding.answer)
+            && let Some((token, worker_id)) = eager.answers()
+            && !given.to_start.is_empty()
+        {
+            let id = token.execution_id;
+            let started = std::mem::take(&mut given.to_start).into_iter().filter_map(|activity_id| self.started_for(id, activity_id, worker_id));
+            given.activities.extend(started.collect::<Vec<_>>());
+            given.activities.sort_by_key(|task| task.token.activity_id);
+            self.note_volatile_deadline(id);
+        }
+        riding.release();
+    }
+
+    /// An activity's task for a worker: the one that it has, or a new one if it still waits.
+    fn started_for(&mut self, id: ExecutionId, activity_id: ActivityId, worker_id: &WorkerId) -> Option<TakenActivityTask> {
+        let run = self.cache.peek(id)?;
+        let activity = run.state.activity(activity_id)?;
+        if let ActivityPhase::Running { attempt, dispatch, .. } = activity.phase()
+            && dispatch.worker_id == *worker_id
+        {
+            let token = TaskToken { execution_id: id, activity_id: Some(activity_id), attempt: *attempt, dispatch: dispatch.clone() };
+            return Some(run.taken_activity(token, activity));
+        }
+        match self.take_activity(id, activity_id, worker_id) {
+            Ok(Answer::ActivityTask(task)) => Some(*task),
+            Ok(_) | Err(_) => None,
+        }
     }
 
     fn last_event(&self, id: ExecutionId) -> EventId {

@@ -213,6 +213,8 @@ pub struct Given {
     pub new_events: Vec<Event>,
     /// When the decision was recorded.
     pub decided_at: Timestamp,
+    /// Activities that are started, and added to the above, when the decision has committed.
+    pub(crate) to_start: Vec<ActivityId>,
     /// The dispatch of the workflow task that a decision ahead took and completed.
     pub(crate) own_dispatch: Option<Dispatch>,
 }

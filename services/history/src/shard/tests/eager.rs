@@ -169,3 +169,13 @@ async fn a_poisoned_decision_ahead_costs_the_decision_and_not_the_result() {
     assert_eq!(count(&stage.events(0, run).await, |kind| matches!(kind, EventKind::ActivityCompleted { .. })), 1);
     stage.offer(&owner, OfferKind::Workflow).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_eager_activity_whose_worker_was_told_nothing_waits_for_any_worker_of_the_next_owner() {
+    let stage = Stage::new(1).await;
+    let (old, _, first) = working(&stage, &[3], &[0]).await;
+    old.kill();
+    let owner = stage.open(0).await;
+    let again = stage.activity_task(&owner, "x").await;
+    assert_eq!(again.token.attempt, first.activities[0].token.attempt, "no silence had to be waited for, and no attempt was spent");
+}
