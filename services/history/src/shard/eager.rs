@@ -193,6 +193,11 @@ impl Actor {
             given.activities.extend(started.collect::<Vec<_>>());
             given.activities.sort_by_key(|task| task.token.activity_id);
             self.note_volatile_deadline(id);
+            if self.open.touched.contains(&id) {
+                // The run has news since, and its tasks show how far it has come: like a task that is taken, they ride what is not durable yet.
+                self.open.riding.push(riding);
+                return;
+            }
         }
         riding.release();
     }
