@@ -1,8 +1,8 @@
 //! Eager activities and decisions ahead.
 
-use super::stage::{Owner, Stage, activity, close_activity, count, done, finish, worker_id};
+use super::stage::{Owner, Stage, activity, close_activity, count, done, finish, signal, worker_id};
 use crate::shard::neighbours::OfferKind;
-use crate::shard::operation::{Answer, EagerOperation, Given, Operation, Refusal, TakenActivityTask, TakenWorkflowTask};
+use crate::shard::operation::{Answer, EagerOperation, Given, Operation, Refusal, TakenActivityTask, TakenWorkflowTask, Target};
 use harvest_ids::{EventId, ExecutionId, Timestamp};
 use harvest_runtime::Clock;
 use harvest_wire::worker::DecisionAhead;
@@ -156,6 +156,25 @@ async fn an_eager_activity_is_with_its_worker_also_for_the_next_owner() {
     let last = given(owner.call(closing(&first.activities[0].token, done("1"), ahead(3, first.decided_at, vec![activity(3)]))).await);
     assert_eq!(ids(&last.activities), BTreeSet::from([6]));
     assert_eq!(owner.describe(run).await.activities.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn news_of_the_run_that_given_activities_show_is_durable_when_they_are_given() {
+    let stage = Stage::new(1).await;
+    let owner = stage.open(0).await;
+    let run = owner.start("a").await;
+    let task = stage.workflow_task(&owner, "w").await;
+    owner.faults.hold_commits(true);
+    let decided = owner.handle.submit(completing(&task, vec![activity(3)], &[0])).unwrap();
+    stage.rest().await;
+    let signalled = owner.handle.submit(signal(Target::Execution(run), "news")).unwrap();
+    stage.rest().await;
+    owner.faults.hold_commits(false);
+    let first = given(stage.soon(decided).await.unwrap());
+    let durable: u32 = owner.faults.batches().iter().flat_map(|batch| &batch.history).map(|row| row.event_count).sum();
+    assert_eq!(first.activities[0].run.last_event, EventId(4), "the activity shows the signal");
+    assert_eq!(durable, 4);
+    assert!(stage.soon(signalled).await.unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
