@@ -8,6 +8,7 @@ mod fire_timers;
 mod get_history;
 mod get_result;
 mod get_workflow;
+mod hand_over;
 mod query_workflow;
 mod signal_workflow;
 mod start_workflow;
@@ -127,4 +128,5 @@ calls! {
     take_task(internal::TakeTaskCall) -> internal::TakeTaskReply = take_task::take_task;
     fire_timers(internal::FireTimersCall) -> internal::FireTimersReply = fire_timers::fire_timers;
     deliver_messages(internal::DeliverMessagesCall) -> internal::DeliverMessagesReply = deliver_messages::deliver_messages;
+    hand_over(internal::HandOverCall) -> internal::HandOverReply = hand_over::hand_over;
 }

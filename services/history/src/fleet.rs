@@ -5,6 +5,7 @@
 mod acknowledgements;
 mod arming;
 mod delivery;
+mod hand_over;
 mod offers;
 mod reannouncement;
 
@@ -66,6 +67,11 @@ impl Fleet {
     /// Says how many shards this process owns.
     pub fn set_shards(&self, count: usize) {
         self.shards.store(count.max(1), Ordering::Relaxed);
+    }
+
+    /// Tells another history process that a shard was released for it.
+    pub async fn hand_over(&self, shard_id: ShardId, successor: &str) {
+        hand_over::hand_over(&self.directory, &self.channels, shard_id, successor).await;
     }
 }
 

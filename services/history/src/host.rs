@@ -83,6 +83,10 @@ impl ShardHost for Host {
         self.counted();
     }
 
+    async fn released(&self, shard_id: ShardId, successor: &str) {
+        self.fleet.hand_over(shard_id, successor).await;
+    }
+
     fn owned(&self) -> Vec<ShardId> {
         self.shards().iter().filter(|(_, (handle, _))| !handle.is_stopped()).map(|(shard_id, _)| *shard_id).collect()
     }

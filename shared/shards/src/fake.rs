@@ -123,7 +123,11 @@ impl DirectoryStore for FakeStore {
 pub(crate) struct FakeHost {
     store: Arc<FakeStore>,
     pub(crate) open: Mutex<BTreeMap<ShardId, u64>>,
+    directories: Directories,
 }
+
+/// The directory of each process.
+type Directories = Arc<Mutex<BTreeMap<String, Directory>>>;
 
 #[async_trait]
 impl ShardHost for FakeHost {
@@ -137,6 +141,12 @@ impl ShardHost for FakeHost {
     }
     async fn close(&self, shard: ShardId) {
         self.open.lock().unwrap().remove(&shard);
+    }
+    async fn released(&self, _: ShardId, successor: &str) {
+        let directory = self.directories.lock().unwrap().get(successor).cloned();
+        if let Some(directory) = directory {
+            directory.refresh_now().await.unwrap();
+        }
     }
     fn owned(&self) -> Vec<ShardId> {
         self.open.lock().unwrap().keys().copied().collect()
@@ -155,12 +165,13 @@ pub(crate) struct Process {
 pub(crate) struct Fleet {
     pub(crate) clock: ManualClock,
     pub(crate) store: Arc<FakeStore>,
+    directories: Directories,
 }
 
 impl Fleet {
     pub(crate) fn new(shards: u32) -> Self {
         let clock = ManualClock::new(Timestamp::from_millis(1_000_000));
-        Self { store: FakeStore::new(clock.clone(), shards), clock }
+        Self { store: FakeStore::new(clock.clone(), shards), clock, directories: Directories::default() }
     }
 
     pub(crate) async fn directory(&self, stop: CancellationToken) -> Directory {
@@ -172,7 +183,8 @@ impl Fleet {
         let directory = self.directory(stop.clone()).await;
         let me = Member { service: ServiceKind::History, process_id: name.to_owned(), address: format!("http://{name}") };
         directory.announce(me.clone()).await.unwrap();
-        let host = Arc::new(FakeHost { store: self.store.clone(), open: Mutex::default() });
+        self.directories.lock().unwrap().insert(name.to_owned(), directory.clone());
+        let host = Arc::new(FakeHost { store: self.store.clone(), open: Mutex::default(), directories: self.directories.clone() });
         let keeper = LeaseKeeper::new(directory.clone(), self.store.clone(), Arc::new(self.clock.clone()), host.clone(), me, LeaseOptions::default());
         let keeper = harvest_runtime::spawn_owned("keeper", keeper.run(stop.clone()));
         settle().await;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use harvest_ids::ShardId;
 use harvest_persistence::control::{DirectoryStore, Member, ServiceKind};
-use harvest_runtime::{Clock, metrics};
+use harvest_runtime::{Clock, OwnedTask, metrics};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +34,9 @@ pub trait ShardHost: Send + Sync + 'static {
 
     /// Commits what is in flight and stops serving the shard. Harmless for one that is not open.
     async fn close(&self, shard: ShardId);
+
+    /// Tells the process `successor` that the shard has been released for it, if it can be reached: the successor looks by itself too, but later.
+    async fn released(&self, shard: ShardId, successor: &str);
 
     /// The shards that are open. One that this does not name although its lease is held has been lost to a fence, and is opened again.
     fn owned(&self) -> Vec<ShardId>;
@@ -115,6 +118,8 @@ pub struct LeaseKeeper {
     acquire_failing: bool,
     /// Shards that could not be opened at the last try.
     open_failing: BTreeSet<ShardId>,
+    /// Successors are being told of shards that were released for them.
+    telling: Vec<OwnedTask<()>>,
     done: mpsc::Receiver<Done>,
     done_sender: mpsc::Sender<Done>,
 }
@@ -146,6 +151,7 @@ impl LeaseKeeper {
             renew_failing: false,
             acquire_failing: false,
             open_failing: BTreeSet::new(),
+            telling: Vec::new(),
             done,
             done_sender,
         }
@@ -403,9 +409,19 @@ impl LeaseKeeper {
     async fn release(&mut self, shard: ShardId, successor: Option<String>) {
         let released = self.store.release_lease(shard, &self.me.process_id, successor.as_deref(), millis(self.options.ttl)).await;
         match released {
-            Ok(()) => self.next_read = self.clock.monotonic(), // the view still shows this process as the holder
+            Ok(()) => {
+                self.next_read = self.clock.monotonic(); // the view still shows this process as the holder
+                self.tell(shard, successor);
+            }
             Err(error) => tracing::warn!(%shard, %error, "lease cannot be released: the next renewal finds it and the shard is opened again"),
         }
+    }
+
+    fn tell(&mut self, shard: ShardId, successor: Option<String>) {
+        self.telling.retain(|task| !task.is_finished());
+        let Some(successor) = successor else { return };
+        let host = self.host.clone();
+        self.telling.push(harvest_runtime::spawn_owned("hand shard over", async move { host.released(shard, &successor).await }));
     }
 
     async fn hand_over_all(&mut self) {
@@ -434,6 +450,9 @@ impl LeaseKeeper {
                     }
                 }
             }
+        }
+        for told in std::mem::take(&mut self.telling) {
+            drop(told.await); // a panic is logged where it happens
         }
     }
 

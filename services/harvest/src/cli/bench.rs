@@ -8,7 +8,9 @@ mod backlog;
 mod code;
 mod cpu;
 mod fleet;
+mod handover;
 mod load;
+mod ownership;
 mod probe;
 mod progress;
 mod report;
@@ -70,6 +72,9 @@ pub enum Workload {
     /// The owner of shards is killed under load. The unit is a shard that changes hands. Separate services on Postgres only.
     #[value(name = "takeover")]
     Takeover,
+    /// The owner of shards is stopped in order under load. The unit is a shard that changes hands. Separate services on Postgres only.
+    #[value(name = "handover")]
+    Handover,
     /// A queue with many pending tasks that no worker serves, then a worker that drains a part. The unit is a task. Postgres only.
     #[value(name = "backlog")]
     Backlog,
@@ -97,11 +102,17 @@ impl Workload {
             Self::Signals16 => "signals16",
             Self::Idle => "idle",
             Self::Takeover => "takeover",
+            Self::Handover => "handover",
             Self::Backlog => "backlog",
             Self::Asleep => "asleep",
             Self::Storm => "storm",
             Self::Soak => "soak",
         }
+    }
+
+    /// Whether history processes end in it.
+    fn changes_owners(self) -> bool {
+        matches!(self, Self::Takeover | Self::Handover)
     }
 
     /// Whether it is done at each of the concurrencies, or says itself how many do it.
@@ -274,8 +285,8 @@ impl Options {
         if self.services == Layout::Separate && self.redis.is_none() {
             bail!("--services separate needs --redis URL (`./x bench` starts one)");
         }
-        if self.workload.contains(&Workload::Takeover) && self.services == Layout::Single {
-            bail!("takeover needs --services separate");
+        if let (Layout::Single, Some(workload)) = (self.services, self.workload.iter().find(|workload| workload.changes_owners())) {
+            bail!("{} needs --services separate", workload.name());
         }
         let only_postgres =
             |workload: &Workload| matches!(workload, Workload::Backlog | Workload::Asleep) || (*workload == Workload::Soak && self.closed_runs > 0);
@@ -313,7 +324,7 @@ impl Options {
     }
 
     fn plan(&self, database: Option<String>) -> Plan {
-        let histories = if self.workload.contains(&Workload::Takeover) { self.copies.max(2) } else { self.copies };
+        let histories = if self.workload.iter().copied().any(Workload::changes_owners) { self.copies.max(2) } else { self.copies };
         Plan { layout: self.services, database, redis: self.redis.clone(), shards: self.shards, copies: self.copies, histories, folder: self.folder.clone() }
     }
 
@@ -328,6 +339,7 @@ impl Options {
             Workload::Signals16 => special::sustained(scene.load, 16, span, scene.probe, scene.idle, scene.progress).await,
             Workload::Idle => special::idle(span, scene.probe, scene.progress).await,
             Workload::Takeover => takeover::measure(scene.load, scene.fleet, scene.probe, span, scene.progress).await,
+            Workload::Handover => handover::measure(scene.load, scene.fleet, scene.probe, span, scene.progress).await,
             Workload::Backlog => backlog::measure(scene, backlog::Size::new(self.tasks, self.per_run)).await,
             Workload::Asleep => asleep::measure(scene, self.runs.unwrap_or(100_000), span).await,
             Workload::Storm => storm::measure(scene, self.runs.unwrap_or(50_000), self.clients).await,

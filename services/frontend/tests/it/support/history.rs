@@ -162,6 +162,9 @@ impl HistoryService for FakeHistory {
     async fn fire_timers(&self, _: Request<FireTimersCall>) -> Result<Response<FireTimersReply>, Status> {
         Err(Status::unimplemented("not in these tests"))
     }
+    async fn hand_over(&self, _: Request<HandOverCall>) -> Result<Response<HandOverReply>, Status> {
+        Err(Status::unimplemented("not in these tests"))
+    }
     async fn deliver_messages(&self, _: Request<DeliverMessagesCall>) -> Result<Response<DeliverMessagesReply>, Status> {
         Err(Status::unimplemented("not in these tests"))
     }

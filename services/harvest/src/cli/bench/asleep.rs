@@ -1,9 +1,9 @@
 //! Many open runs asleep: what they cost at rest, and how many of them a new owner reads.
 
+use super::ownership::{busiest, key_in};
 use super::probe::{Memory, wait_until};
 use super::report::{Details, Figures, round};
 use super::starts::{self, Wave};
-use super::takeover::{busiest, key_in};
 use super::{Scene, code};
 use anyhow::Context as _;
 use harvest_ids::ShardId;

@@ -159,6 +159,15 @@ impl Fleet {
         self.processes[index].child.kill().await.context("SIGKILL")
     }
 
+    /// Stops the history process that serves at this port with SIGTERM, and waits for its end.
+    ///
+    /// # Errors
+    /// When there is none, or it does not end.
+    pub async fn stop_history(&mut self, grpc_port: u16) -> anyhow::Result<()> {
+        let index = self.history(grpc_port)?;
+        end(&mut self.processes[index]).await
+    }
+
     /// Starts it again.
     ///
     /// # Errors
@@ -214,7 +223,7 @@ impl Fleet {
     /// When it does not end.
     pub async fn stop_drain(&mut self) -> anyhow::Result<()> {
         while let Some(index) = self.processes.iter().position(|process| process.role == DRAIN) {
-            end(self.processes.remove(index)).await?;
+            end(&mut self.processes.remove(index)).await?;
         }
         Ok(())
     }
@@ -229,15 +238,15 @@ impl Fleet {
     /// # Errors
     /// When one does not.
     pub async fn stop(mut self) -> anyhow::Result<()> {
-        while let Some(process) = self.processes.pop() {
-            end(process).await?;
+        while let Some(mut process) = self.processes.pop() {
+            end(&mut process).await?;
         }
         Ok(())
     }
 }
 
 /// Asks a process to end and waits for it.
-async fn end(mut process: Process) -> anyhow::Result<()> {
+async fn end(process: &mut Process) -> anyhow::Result<()> {
     let Some(pid) = process.child.id() else { return Ok(()) };
     kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGTERM)?;
     let ended = tokio::time::timeout(PATIENCE, process.child.wait()).await;

@@ -91,7 +91,7 @@ impl Load {
                 expect(&handle, GREETING).await
             }
             Workload::W3 | Workload::W5 | Workload::Signals16 | Workload::Idle | Workload::Takeover => bail!("{} is not one run", workload.name()),
-            Workload::Backlog | Workload::Asleep | Workload::Storm | Workload::Soak => bail!("{} is not one run", workload.name()),
+            Workload::Handover | Workload::Backlog | Workload::Asleep | Workload::Storm | Workload::Soak => bail!("{} is not one run", workload.name()),
         }
     }
 }
