@@ -222,7 +222,7 @@ fn seconds(field: &str, text: &str) -> Result<u64, Error> {
         )
     };
     let number: f64 = serde_json::from_str(text).map_err(|_| refused())?;
-    if !number.is_finite() || number <= 0.0 || number > 315_360_000.0 {
+    if !(0.001..=315_360_000.0).contains(&number) {
         return Err(refused());
     }
     Duration::try_from_secs_f64(number).ok().and_then(whole_millis).ok_or_else(refused)

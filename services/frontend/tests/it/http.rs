@@ -82,6 +82,7 @@ async fn bad_bodies_are_refused_with_the_field_and_what_is_allowed() {
         (r#"{"colour": 1}"#, "colour", "field \"colour\" is not known; allowed are workflow_id, input, queue, request_id,"),
         (r#"{"execution_timeout_secs": "soon"}"#, "execution_timeout_secs", "numbers of seconds from 0.001 to 315360000 (10 years)"),
         (r#"{"execution_timeout_secs": 0}"#, "execution_timeout_secs", "numbers of seconds from 0.001"),
+        (r#"{"execution_timeout_secs": 0.0009}"#, "execution_timeout_secs", "numbers of seconds from 0.001"),
         (r#"{"execution_timeout_secs": -1}"#, "execution_timeout_secs", "numbers of seconds from 0.001"),
         (r#"{"execution_timeout_secs": 1e300}"#, "execution_timeout_secs", "numbers of seconds from 0.001"),
         (r#"{"workflow_task_timeout_secs": 0.5}"#, "workflow_task_timeout_secs", "allowed are 1000 ms to 10 minutes"),
