@@ -26,7 +26,7 @@ use harvest_proto::internal::v1::history_service_server::HistoryService;
 use harvest_proto::v1;
 use harvest_rpc::Error;
 use harvest_runtime::Clock;
-use harvest_shards::Directory;
+use harvest_shards::{Directory, Handed};
 use harvest_wire::start::WorkflowRef;
 use harvest_workflow_core::state::Status;
 use std::sync::Arc;
@@ -39,6 +39,8 @@ pub struct Api {
     pub host: Arc<Host>,
     /// For reading histories.
     pub store: Arc<dyn ShardStore>,
+    /// Where shards come in that other processes hand over.
+    pub handed: Handed,
     /// For hints of owners.
     pub directory: Directory,
     /// What code declares about workflow types.

@@ -69,9 +69,9 @@ impl Fleet {
         self.shards.store(count.max(1), Ordering::Relaxed);
     }
 
-    /// Tells another history process that a shard was released for it.
-    pub async fn hand_over(&self, shard_id: ShardId, successor: &str) {
-        hand_over::hand_over(&self.directory, &self.channels, shard_id, successor).await;
+    /// Tells another history process that a shard's lease is its own now.
+    pub async fn hand_over(&self, shard_id: ShardId, successor: &Member) {
+        hand_over::hand_over(&self.channels, shard_id, successor).await;
     }
 }
 

@@ -7,6 +7,7 @@ use crate::shard::operation::Refusal;
 use async_trait::async_trait;
 use harvest_fleet_config::ConfigHandle;
 use harvest_ids::ShardId;
+use harvest_persistence::control::Member;
 use harvest_runtime::metrics;
 use harvest_shards::{HostError, ShardHost};
 use std::collections::BTreeMap;
@@ -83,7 +84,7 @@ impl ShardHost for Host {
         self.counted();
     }
 
-    async fn released(&self, shard_id: ShardId, successor: &str) {
+    async fn hand_over(&self, shard_id: ShardId, successor: &Member) {
         self.fleet.hand_over(shard_id, successor).await;
     }
 

@@ -102,7 +102,7 @@ pub async fn build(config: &Config, deps: Deps) -> anyhow::Result<History> {
         ..LeaseOptions::default()
     };
     let keeper = LeaseKeeper::new(directory.clone(), deps.directory, deps.clock.clone(), host.clone(), me.clone(), options);
-    let api = Api { host, store: deps.store, directory: directory.clone(), config: handle, clock: deps.clock };
+    let api = Api { host, handed: keeper.handed(), store: deps.store, directory: directory.clone(), config: handle, clock: deps.clock };
     Ok(History { server, me, directory, api, keeper, health: deps.health, inner })
 }
 

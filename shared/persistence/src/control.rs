@@ -61,8 +61,6 @@ pub struct Lease {
     pub remaining_ms: i64,
     /// The shard's epoch (of `harvest_shard`).
     pub epoch: Epoch,
-    /// Only this process may take the released lease during its TTL: a handover.
-    pub successor: Option<String>,
 }
 
 /// Fleet-wide limits as stored: unknown fields are preserved because it is one JSON document.
@@ -144,10 +142,12 @@ pub trait DirectoryStore: Send + Sync + 'static {
     async fn leases(&self) -> Result<Vec<Lease>, StoreError>;
     /// Renews all leases of an owner by one array statement on the database's clock; returns the shards that it still holds.
     async fn renew_leases(&self, process_id: &str, ttl_ms: u64) -> Result<Vec<ShardId>, StoreError>;
-    /// Takes a released or expired lease by compare-and-set; false when somebody else holds it (or is its named successor).
+    /// Takes a released or expired lease by compare-and-set; false when somebody else holds it.
     async fn acquire_lease(&self, shard_id: ShardId, process_id: &str, address: &str, ttl_ms: u64) -> Result<bool, StoreError>;
-    /// Gives a lease back, naming who should have it next.
-    async fn release_lease(&self, shard_id: ShardId, process_id: &str, successor: Option<&str>, ttl_ms: u64) -> Result<(), StoreError>;
+    /// Gives a lease back: anybody may take it.
+    async fn release_lease(&self, shard_id: ShardId, process_id: &str) -> Result<(), StoreError>;
+    /// Gives a lease to another process, which holds it from now on for `ttl_ms`; false when it was not this one's any more.
+    async fn transfer_lease(&self, shard_id: ShardId, process_id: &str, to: &Member, ttl_ms: u64) -> Result<bool, StoreError>;
     /// The slot map: (version, for each of the 4 096 slots its shard).
     async fn slot_map(&self) -> Result<(u64, Vec<ShardId>), StoreError>;
 }

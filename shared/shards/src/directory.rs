@@ -209,7 +209,7 @@ impl Directory {
             // The lease too: owners are computed from the leases whenever members are read.
             if let Some(LeaseView { lease, .. }) = snapshot.leases.get_mut(&shard) {
                 (lease.owner, lease.address) = (Some(owner.process_id.clone()), Some(owner.address.clone()));
-                (lease.epoch, lease.successor) = (owner.epoch, None);
+                lease.epoch = owner.epoch;
             }
             snapshot.owners.insert(shard, owner);
         });
@@ -324,7 +324,7 @@ impl Directory {
                 members.extend(snapshot.members.iter().cloned());
             }
             snapshot.members = members;
-            snapshot.owners = Snapshot::owners_of(&snapshot.leases, &snapshot.members);
+            snapshot.owners = Snapshot::owners_of(&snapshot.leases);
         });
         Ok(())
     }
@@ -354,7 +354,7 @@ impl Directory {
             };
             snapshot.leases = leases.into_iter().map(view).collect();
             snapshot.leases_read_at = began;
-            snapshot.owners = Snapshot::owners_of(&snapshot.leases, &snapshot.members);
+            snapshot.owners = Snapshot::owners_of(&snapshot.leases);
         });
         self.shared.lease_reads.send_modify(|reads| *reads += 1);
         Ok(())

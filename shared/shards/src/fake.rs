@@ -1,6 +1,6 @@
 //! A directory store in memory on the manual clock, and a host that only notes what is open: for the tests of this crate.
 
-use crate::{Directory, DirectoryOptions, HostError, LeaseKeeper, LeaseOptions, ShardHost};
+use crate::{Directory, DirectoryOptions, Handed, HostError, LeaseKeeper, LeaseOptions, ShardHost};
 use async_trait::async_trait;
 use harvest_ids::{Epoch, SLOT_COUNT, ShardId, Timestamp};
 use harvest_persistence::control::{DirectoryStore, Lease, Member, ServiceKind};
@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Clone, Default)]
 struct Row {
     owner: Option<(String, String)>,
-    successor: Option<String>,
     until: Duration,
     epoch: u64,
 }
@@ -77,7 +76,6 @@ impl DirectoryStore for FakeStore {
             address: row.owner.clone().map(|(_, address)| address),
             remaining_ms: millis(row.until) - millis(now),
             epoch: Epoch(row.epoch),
-            successor: row.successor.clone(),
         };
         Ok(self.rows.lock().unwrap().iter().map(lease).collect())
     }
@@ -95,21 +93,30 @@ impl DirectoryStore for FakeStore {
         let now = self.statement()?;
         let mut rows = self.rows.lock().unwrap();
         let row = rows.get_mut(&shard_id).unwrap();
-        let reserved_for_another = row.successor.as_deref().is_some_and(|successor| successor != process_id);
-        if row.until > now && (row.owner.is_some() || reserved_for_another) {
+        if row.until > now && row.owner.is_some() {
             return Ok(false);
         }
-        *row = Row { owner: Some((process_id.to_owned(), address.to_owned())), successor: None, until: now + ttl(ttl_ms), epoch: row.epoch };
+        *row = Row { owner: Some((process_id.to_owned(), address.to_owned())), until: now + ttl(ttl_ms), epoch: row.epoch };
         Ok(true)
     }
-    async fn release_lease(&self, shard_id: ShardId, process_id: &str, successor: Option<&str>, ttl_ms: u64) -> Result<(), StoreError> {
+    async fn release_lease(&self, shard_id: ShardId, process_id: &str) -> Result<(), StoreError> {
         let now = self.statement()?;
         let mut rows = self.rows.lock().unwrap();
         let row = rows.get_mut(&shard_id).unwrap();
         if row.owner.as_ref().is_some_and(|(owner, _)| owner == process_id) {
-            *row = Row { owner: None, successor: successor.map(str::to_owned), until: now + ttl(ttl_ms), epoch: row.epoch };
+            *row = Row { owner: None, until: now, epoch: row.epoch };
         }
         Ok(())
+    }
+    async fn transfer_lease(&self, shard_id: ShardId, process_id: &str, to: &Member, ttl_ms: u64) -> Result<bool, StoreError> {
+        let now = self.statement()?;
+        let mut rows = self.rows.lock().unwrap();
+        let row = rows.get_mut(&shard_id).unwrap();
+        let mine = row.owner.as_ref().is_some_and(|(owner, _)| owner == process_id);
+        if mine {
+            *row = Row { owner: Some((to.process_id.clone(), to.address.clone())), until: now + ttl(ttl_ms), epoch: row.epoch };
+        }
+        Ok(mine)
     }
     async fn slot_map(&self) -> Result<(u64, Vec<ShardId>), StoreError> {
         self.statement()?;
@@ -123,11 +130,11 @@ impl DirectoryStore for FakeStore {
 pub(crate) struct FakeHost {
     store: Arc<FakeStore>,
     pub(crate) open: Mutex<BTreeMap<ShardId, u64>>,
-    directories: Directories,
+    doors: Doors,
 }
 
-/// The directory of each process.
-type Directories = Arc<Mutex<BTreeMap<String, Directory>>>;
+/// Where shards are handed to each process.
+type Doors = Arc<Mutex<BTreeMap<String, Handed>>>;
 
 #[async_trait]
 impl ShardHost for FakeHost {
@@ -142,10 +149,10 @@ impl ShardHost for FakeHost {
     async fn close(&self, shard: ShardId) {
         self.open.lock().unwrap().remove(&shard);
     }
-    async fn released(&self, _: ShardId, successor: &str) {
-        let directory = self.directories.lock().unwrap().get(successor).cloned();
-        if let Some(directory) = directory {
-            directory.refresh_now().await.unwrap();
+    async fn hand_over(&self, shard: ShardId, successor: &Member) {
+        let door = self.doors.lock().unwrap().get(&successor.process_id).cloned();
+        if let Some(door) = door {
+            door.take(shard).await;
         }
     }
     fn owned(&self) -> Vec<ShardId> {
@@ -165,13 +172,14 @@ pub(crate) struct Process {
 pub(crate) struct Fleet {
     pub(crate) clock: ManualClock,
     pub(crate) store: Arc<FakeStore>,
-    directories: Directories,
+    /// One that is taken out is told nothing.
+    pub(crate) doors: Doors,
 }
 
 impl Fleet {
     pub(crate) fn new(shards: u32) -> Self {
         let clock = ManualClock::new(Timestamp::from_millis(1_000_000));
-        Self { store: FakeStore::new(clock.clone(), shards), clock, directories: Directories::default() }
+        Self { store: FakeStore::new(clock.clone(), shards), clock, doors: Doors::default() }
     }
 
     pub(crate) async fn directory(&self, stop: CancellationToken) -> Directory {
@@ -183,9 +191,9 @@ impl Fleet {
         let directory = self.directory(stop.clone()).await;
         let me = Member { service: ServiceKind::History, process_id: name.to_owned(), address: format!("http://{name}") };
         directory.announce(me.clone()).await.unwrap();
-        self.directories.lock().unwrap().insert(name.to_owned(), directory.clone());
-        let host = Arc::new(FakeHost { store: self.store.clone(), open: Mutex::default(), directories: self.directories.clone() });
+        let host = Arc::new(FakeHost { store: self.store.clone(), open: Mutex::default(), doors: self.doors.clone() });
         let keeper = LeaseKeeper::new(directory.clone(), self.store.clone(), Arc::new(self.clock.clone()), host.clone(), me, LeaseOptions::default());
+        self.doors.lock().unwrap().insert(name.to_owned(), keeper.handed());
         let keeper = harvest_runtime::spawn_owned("keeper", keeper.run(stop.clone()));
         settle().await;
         Process { directory, host, keeper, stop }

@@ -1,5 +1,9 @@
 //! Keeps a history process's leases: renews them, takes free shards that it should have, hands over what others should have, and hands
 //! over everything at the end. One task sends all lease statements, so that they never overtake each other.
+//!
+//! A hand-over: the owner closes the shard, gives its lease to the successor by one statement, and tells it. The successor renews its leases,
+//! which shows whether that is still so, and opens what it finds; one that was not told finds it at its next renewal. Only a few shards are on
+//! their way at a time, so that each stands still no longer than it must.
 
 use crate::directory::Directory;
 use crate::plan::{Plan, Standing, plan};
@@ -8,11 +12,11 @@ use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use harvest_ids::ShardId;
 use harvest_persistence::control::{DirectoryStore, Member, ServiceKind};
-use harvest_runtime::{Clock, OwnedTask, metrics};
+use harvest_runtime::{Clock, metrics};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 /// How long after a lease should have expired it is looked at: whole milliseconds are lost on the way.
@@ -35,8 +39,8 @@ pub trait ShardHost: Send + Sync + 'static {
     /// Commits what is in flight and stops serving the shard. Harmless for one that is not open.
     async fn close(&self, shard: ShardId);
 
-    /// Tells the process `successor` that the shard has been released for it, if it can be reached: the successor looks by itself too, but later.
-    async fn released(&self, shard: ShardId, successor: &str);
+    /// Tells another process that the shard's lease is its own now: calls its [`Handed::take`]. Returns when that has, or cannot be reached.
+    async fn hand_over(&self, shard: ShardId, successor: &Member);
 
     /// The shards that are open. One that this does not name although its lease is held has been lost to a fence, and is opened again.
     fn owned(&self) -> Vec<ShardId>;
@@ -86,7 +90,7 @@ enum Held {
     /// Did not open: again at this time.
     Failed(Duration),
     /// Handed over to this process, or to nobody in particular, once closed.
-    Closing(Option<String>),
+    Closing(Option<Member>),
     /// The lease is somebody else's already; not released.
     Dropping,
 }
@@ -96,6 +100,23 @@ enum Held {
 enum Done {
     Opened(ShardId, Result<(), HostError>),
     Closed(ShardId),
+    /// A successor has opened what it was handed, or could not be told.
+    Told,
+}
+
+/// Where other processes' shards come in. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Handed(mpsc::Sender<(ShardId, oneshot::Sender<()>)>);
+
+impl Handed {
+    /// Says that an owner has given this process the shard's lease. Returns when the shard is open, or will not be.
+    pub async fn take(&self, shard: ShardId) {
+        let (opens, opened) = oneshot::channel();
+        if self.0.send((shard, opens)).await.is_ok() {
+            // Dropped rather than used: both mean that there is nothing to wait for.
+            drop(opened.await);
+        }
+    }
 }
 
 /// Keeps the leases of one history process.
@@ -109,7 +130,8 @@ pub struct LeaseKeeper {
     held: BTreeMap<ShardId, Held>,
     /// Processes that lost a lease lately, until when nothing is handed to them: they may be dead and still listed.
     distrusted: BTreeMap<String, Duration>,
-    last_owners: BTreeMap<ShardId, String>,
+    /// The owner of each shard as last read, and when its lease should expire.
+    last_owners: BTreeMap<ShardId, (String, Duration)>,
     /// Since when a free shard has been left to others.
     orphans: BTreeMap<ShardId, Duration>,
     next_renew: Duration,
@@ -118,8 +140,12 @@ pub struct LeaseKeeper {
     acquire_failing: bool,
     /// Shards that could not be opened at the last try.
     open_failing: BTreeSet<ShardId>,
-    /// Successors are being told of shards that were released for them.
-    telling: Vec<OwnedTask<()>>,
+    /// How many shards have been given away whose new owner has not opened them yet.
+    telling: usize,
+    handed: mpsc::Receiver<(ShardId, oneshot::Sender<()>)>,
+    handed_sender: mpsc::Sender<(ShardId, oneshot::Sender<()>)>,
+    /// Those who wait until a shard that was handed to this process is open.
+    awaited: BTreeMap<ShardId, Vec<oneshot::Sender<()>>>,
     done: mpsc::Receiver<Done>,
     done_sender: mpsc::Sender<Done>,
 }
@@ -135,6 +161,7 @@ impl LeaseKeeper {
         options: LeaseOptions,
     ) -> Self {
         let (done_sender, done) = mpsc::channel(64);
+        let (handed_sender, handed) = mpsc::channel(64);
         Self {
             directory,
             store,
@@ -151,10 +178,18 @@ impl LeaseKeeper {
             renew_failing: false,
             acquire_failing: false,
             open_failing: BTreeSet::new(),
-            telling: Vec::new(),
+            telling: 0,
+            handed,
+            handed_sender,
+            awaited: BTreeMap::new(),
             done,
             done_sender,
         }
+    }
+
+    /// Where shards come in that other processes hand over to this one.
+    pub fn handed(&self) -> Handed {
+        Handed(self.handed_sender.clone())
     }
 
     /// Keeps leases until the shutdown begins, then hands all shards over and returns.
@@ -166,6 +201,7 @@ impl LeaseKeeper {
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 Some(done) = self.done.recv() => self.on_done(done).await,
+                Some((shard, opened)) = self.handed.recv() => self.take_handed(shard, opened).await,
                 // Somebody else in this process read the leases, or the fleet changed. The senders live in the directory that is ours.
                 _ = reads.changed() => self.act().await,
                 _ = changes.changed() => self.act().await,
@@ -297,13 +333,18 @@ impl LeaseKeeper {
             return; // no need to move anything while the store is away
         }
         let plan = self.plan(&self.directory.snapshot(), self.clock.monotonic());
-        let closing = self.held.values().filter(|held| matches!(held, Held::Closing(_))).count();
-        let room = self.options.max_handovers.saturating_sub(closing);
         let open = plan.hand_over.into_iter().filter(|(shard, _)| self.held.get(shard) == Some(&Held::Open));
-        for (shard, successor) in open.take(room).collect::<Vec<_>>() {
+        for (shard, successor) in open.take(self.room()).collect::<Vec<_>>() {
+            let Some(member) = self.directory.members(ServiceKind::History).into_iter().find(|member| member.process_id == successor) else { continue };
             tracing::info!(%shard, successor, "handing shard over");
-            self.close(shard, Held::Closing(Some(successor)));
+            self.close(shard, Held::Closing(Some(member)));
         }
+    }
+
+    /// How many more shards may be on their way to others.
+    fn room(&self) -> usize {
+        let closing = self.held.values().filter(|held| matches!(held, Held::Closing(_))).count();
+        self.options.max_handovers.saturating_sub(closing + self.telling)
     }
 
     fn plan(&self, snapshot: &Snapshot, now: Duration) -> Plan {
@@ -318,10 +359,9 @@ impl LeaseKeeper {
             }
             let Some(view) = snapshot.lease(*shard) else { return Standing::Free };
             let holds = now < view.expires_at;
-            match (&view.lease.owner, &view.lease.successor) {
-                (Some(owner), _) if *owner != self.me.process_id && (holds || after_outage) => Standing::Held(owner.clone()),
-                (None, Some(successor)) if holds => Standing::Reserved(successor.clone()),
-                _ => Standing::Free,
+            match &view.lease.owner {
+                Some(owner) if *owner != self.me.process_id && (holds || after_outage) => Standing::Held(owner.clone()),
+                Some(_) | None => Standing::Free,
             }
         };
         let shards = snapshot.shards().iter().map(|shard| (*shard, standing(shard))).collect();
@@ -335,11 +375,13 @@ impl LeaseKeeper {
         for (shard, view) in &snapshot.leases {
             let owner = view.lease.owner.clone();
             let before = match &owner {
-                Some(owner) => self.last_owners.insert(*shard, owner.clone()),
+                Some(owner) => self.last_owners.insert(*shard, (owner.clone(), view.expires_at)),
                 None => self.last_owners.remove(shard),
             };
             let expired = owner.clone().filter(|_| view.expires_at <= now);
-            let replaced = before.filter(|before| owner.as_ref().is_some_and(|owner| owner != before));
+            // One that gave its lease away held it: only an expired one can have been taken from it.
+            let ran_out = before.filter(|(_, expires_at)| *expires_at <= now).map(|(before, _)| before);
+            let replaced = ran_out.filter(|before| owner.as_ref().is_some_and(|owner| owner != before));
             for loser in expired.into_iter().chain(replaced).filter(|loser| *loser != self.me.process_id) {
                 self.distrusted.insert(loser, until);
             }
@@ -396,32 +438,54 @@ impl LeaseKeeper {
                     self.held.insert(shard, Held::Failed(self.clock.monotonic() + self.options.open_retry));
                 }
             }
-            Done::Closed(shard) => {
-                if let Some(Held::Closing(successor)) = self.held.remove(&shard) {
-                    self.release(shard, successor).await;
-                }
+            Done::Closed(shard) => match self.held.remove(&shard) {
+                Some(Held::Closing(Some(successor))) => self.give(shard, successor).await,
+                Some(Held::Closing(None)) => self.release(shard).await,
+                _ => {}
+            },
+            Done::Told => {
+                self.telling = self.telling.saturating_sub(1);
+                self.next_read = self.clock.monotonic(); // there is room for the next
             }
         }
+        self.awaited.retain(|shard, _| self.held.get(shard) == Some(&Held::Opening));
         let open = self.held.values().filter(|held| **held == Held::Open).count();
         metrics::SHARD_OWNED.set_count(u64::try_from(open).unwrap_or(u64::MAX), []);
     }
 
-    async fn release(&mut self, shard: ShardId, successor: Option<String>) {
-        let released = self.store.release_lease(shard, &self.me.process_id, successor.as_deref(), millis(self.options.ttl)).await;
-        match released {
-            Ok(()) => {
-                self.next_read = self.clock.monotonic(); // the view still shows this process as the holder
-                self.tell(shard, successor);
-            }
+    async fn release(&mut self, shard: ShardId) {
+        match self.store.release_lease(shard, &self.me.process_id).await {
+            Ok(()) => self.next_read = self.clock.monotonic(), // the view still shows this process as the holder
             Err(error) => tracing::warn!(%shard, %error, "lease cannot be released: the next renewal finds it and the shard is opened again"),
         }
     }
 
-    fn tell(&mut self, shard: ShardId, successor: Option<String>) {
-        self.telling.retain(|task| !task.is_finished());
-        let Some(successor) = successor else { return };
-        let host = self.host.clone();
-        self.telling.push(harvest_runtime::spawn_owned("hand shard over", async move { host.released(shard, &successor).await }));
+    /// Gives the lease of a closed shard to its next owner and tells it.
+    async fn give(&mut self, shard: ShardId, successor: Member) {
+        match self.store.transfer_lease(shard, &self.me.process_id, &successor, millis(self.options.ttl)).await {
+            Ok(given) => {
+                self.next_read = self.clock.monotonic(); // the view still shows this process as the holder
+                if given {
+                    self.telling += 1;
+                    let (host, done) = (self.host.clone(), self.done_sender.clone());
+                    drop(harvest_runtime::spawn("hand shard over", async move {
+                        host.hand_over(shard, &successor).await;
+                        drop(done.send(Done::Told).await);
+                    }));
+                }
+            }
+            Err(error) => tracing::warn!(%shard, %error, "lease cannot be given away: the next renewal finds it and the shard is opened again"),
+        }
+    }
+
+    /// Another process says that it has given this one a lease: the renewal, which comes at once, shows it and opens the shard.
+    async fn take_handed(&mut self, shard: ShardId, opened: oneshot::Sender<()>) {
+        self.awaited.entry(shard).or_default().push(opened);
+        while let Ok((shard, opened)) = self.handed.try_recv() {
+            self.awaited.entry(shard).or_default().push(opened);
+        }
+        self.renew().await;
+        self.awaited.retain(|shard, _| self.held.get(shard) == Some(&Held::Opening));
     }
 
     async fn hand_over_all(&mut self) {
@@ -430,7 +494,7 @@ impl LeaseKeeper {
         }
         let deadline = self.clock.monotonic() + self.options.shutdown_timeout;
         self.begin_leaving();
-        while !self.held.is_empty() {
+        while !self.held.is_empty() || self.telling > 0 {
             let wait = self.next_renew.min(deadline).saturating_sub(self.clock.monotonic());
             let clock = self.clock.clone();
             tokio::select! {
@@ -438,6 +502,8 @@ impl LeaseKeeper {
                     self.on_done(done).await;
                     self.begin_leaving();
                 }
+                // Given by one that did not know yet.
+                Some((shard, _)) = self.handed.recv() => self.release(shard).await,
                 () = clock.sleep(wait) => {
                     if self.clock.monotonic() >= deadline {
                         tracing::warn!(shards = self.held.len(), "shards were not handed over in time: their leases run out");
@@ -451,32 +517,32 @@ impl LeaseKeeper {
                 }
             }
         }
-        for told in std::mem::take(&mut self.telling) {
-            drop(told.await); // a panic is logged where it happens
-        }
     }
 
-    /// Begins to close all open shards, each for the process that should have it when this one is gone.
+    /// Begins to close open shards, as many as may be on their way, each for the process that should have it when this one is gone; all of them
+    /// when nobody could have them.
     fn begin_leaving(&mut self) {
         let snapshot = self.directory.snapshot();
         self.held.retain(|_, held| !matches!(held, Held::Failed(_)));
-        let others: BTreeSet<String> = snapshot
+        let others: Vec<Member> = snapshot
             .members(ServiceKind::History)
-            .map(|member| member.process_id.clone())
-            .filter(|name| *name != self.me.process_id && !self.distrusted.contains_key(name) && !snapshot.suspects.contains_key(name))
+            .filter(|member| member.process_id != self.me.process_id)
+            .filter(|member| !self.distrusted.contains_key(&member.process_id) && !snapshot.suspects.contains_key(&member.process_id))
+            .cloned()
             .collect();
-        let mut shares: BTreeMap<&str, usize> = others.iter().map(|name| (name.as_str(), 0)).collect();
+        let mut shares: BTreeMap<&str, usize> = others.iter().map(|member| (member.process_id.as_str(), 0)).collect();
         for view in snapshot.leases.values() {
             if let Some(share) = view.lease.owner.as_deref().and_then(|owner| shares.get_mut(owner)) {
                 *share += 1;
             }
         }
-        let open: Vec<ShardId> = self.held.iter().filter(|(_, held)| **held == Held::Open).map(|(shard, _)| *shard).collect();
+        let room = if others.is_empty() { usize::MAX } else { self.room() };
+        let open: Vec<ShardId> = self.held.iter().filter(|(_, held)| **held == Held::Open).map(|(shard, _)| *shard).take(room).collect();
         for shard in open {
-            let successor = shares.iter_mut().min_by_key(|(_, share)| **share).map(|(name, share)| {
+            let successor = others.iter().min_by_key(|member| shares.get(member.process_id.as_str()).copied()).cloned();
+            if let Some(share) = successor.as_ref().and_then(|member| shares.get_mut(member.process_id.as_str())) {
                 *share += 1;
-                (*name).to_owned()
-            });
+            }
             self.close(shard, Held::Closing(successor));
         }
     }

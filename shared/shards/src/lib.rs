@@ -15,5 +15,5 @@ mod snapshot;
 mod fake;
 
 pub use directory::{Directory, DirectoryOptions};
-pub use keeper::{HostError, LeaseKeeper, LeaseOptions, ShardHost};
+pub use keeper::{Handed, HostError, LeaseKeeper, LeaseOptions, ShardHost};
 pub use snapshot::{LeaseView, Owner, Snapshot};

@@ -10,8 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) enum Standing {
     /// Held by this process.
     Held(String),
-    /// Released, and reserved for this process for a while.
-    Reserved(String),
     /// Released or expired: free to take.
     Free,
 }
@@ -19,7 +17,7 @@ pub(crate) enum Standing {
 /// What to do next, from the viewpoint of one process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Plan {
-    /// Free or reserved shards that this process should take now.
+    /// Free shards that this process should take now.
     pub acquire: Vec<ShardId>,
     /// Free shards that others should take: this process takes them when nobody does.
     pub left_to_others: Vec<ShardId>,
@@ -43,12 +41,6 @@ pub(crate) fn plan(me: &str, members: &BTreeSet<String>, targets: &BTreeSet<Stri
                 Some(share) => share.push(*shard),
                 None => plan.expecting = true,
             },
-            Standing::Reserved(successor) => {
-                if successor == me {
-                    plan.acquire.push(*shard);
-                }
-                shares.entry(successor).or_default().push(*shard);
-            }
             Standing::Free => free.push(*shard),
         }
     }
@@ -68,7 +60,7 @@ pub(crate) fn plan(me: &str, members: &BTreeSet<String>, targets: &BTreeSet<Stri
         share.remove(index);
         shares.entry(to).or_default().push(shard);
         plan.expecting |= to == me;
-        if from == me && held_by_me.contains(&shard) && shards.get(&shard).is_some_and(|standing| matches!(standing, Standing::Held(_))) {
+        if from == me && held_by_me.contains(&shard) {
             plan.hand_over.push((shard, to.to_owned()));
         }
     }
@@ -94,7 +86,6 @@ mod tests {
     fn standings(owners: &[&str]) -> BTreeMap<ShardId, Standing> {
         let standing = |owner: &str| match owner {
             "" => Standing::Free,
-            reserved if reserved.starts_with('>') => Standing::Reserved(reserved[1..].to_owned()),
             owner => Standing::Held(owner.to_owned()),
         };
         owners.iter().zip(0..).map(|(owner, shard)| (ShardId(shard), standing(owner))).collect()
@@ -131,13 +122,6 @@ mod tests {
         let (a, b) = (plan("a", &members, &targets, &shards), plan("b", &members, &targets, &shards));
         assert_eq!((a.acquire.len(), b.acquire.len()), (1, 1));
         assert!(a.hand_over.is_empty() && b.hand_over.is_empty());
-    }
-
-    #[test]
-    fn a_reserved_shard_is_for_its_successor_alone() {
-        let (members, shards) = (names(&["a", "b"]), standings(&[">b", "a"]));
-        assert_eq!(plan("b", &members, &members, &shards).acquire, [ShardId(0)]);
-        assert_eq!(plan("a", &members, &members, &shards), Plan::default());
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Owner {
 pub struct LeaseView {
     /// The row.
     pub lease: Lease,
-    /// When it expires (or the reservation for its successor does), on this process's monotonic clock.
+    /// When it expires, on this process's monotonic clock.
     pub expires_at: Duration,
 }
 
@@ -88,16 +88,9 @@ impl Snapshot {
             && self.suspects.keys().eq(other.suspects.keys())
     }
 
-    /// The owners that leases name. A lease that is reserved for a successor names it, where its address is known.
-    pub(crate) fn owners_of(leases: &BTreeMap<ShardId, LeaseView>, members: &BTreeSet<Member>) -> BTreeMap<ShardId, Owner> {
-        let owner = |lease: &Lease| match (&lease.owner, &lease.address, &lease.successor) {
-            (Some(process_id), Some(address), _) => Some(Owner { process_id: process_id.clone(), address: address.clone(), epoch: lease.epoch }),
-            (None, _, Some(successor)) => {
-                let member = members.iter().find(|member| member.process_id == *successor)?;
-                Some(Owner { process_id: successor.clone(), address: member.address.clone(), epoch: lease.epoch })
-            }
-            _ => None,
-        };
+    /// The owners that leases name.
+    pub(crate) fn owners_of(leases: &BTreeMap<ShardId, LeaseView>) -> BTreeMap<ShardId, Owner> {
+        let owner = |lease: &Lease| Some(Owner { process_id: lease.owner.clone()?, address: lease.address.clone()?, epoch: lease.epoch });
         leases.iter().filter_map(|(shard, view)| Some((*shard, owner(&view.lease)?))).collect()
     }
 }

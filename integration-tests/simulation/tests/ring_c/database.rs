@@ -228,8 +228,12 @@ impl DirectoryStore for Sessions {
         self.change(format!("wants shard {shard_id}"), self.world.store.acquire_lease(shard_id, process_id, address, ttl_ms)).await
     }
 
-    async fn release_lease(&self, shard_id: ShardId, process_id: &str, successor: Option<&str>, ttl_ms: u64) -> Result<(), StoreError> {
-        self.change(format!("releases shard {shard_id}"), self.world.store.release_lease(shard_id, process_id, successor, ttl_ms)).await
+    async fn release_lease(&self, shard_id: ShardId, process_id: &str) -> Result<(), StoreError> {
+        self.change(format!("releases shard {shard_id}"), self.world.store.release_lease(shard_id, process_id)).await
+    }
+
+    async fn transfer_lease(&self, shard_id: ShardId, process_id: &str, to: &Member, ttl_ms: u64) -> Result<bool, StoreError> {
+        self.change(format!("hands shard {shard_id} over"), self.world.store.transfer_lease(shard_id, process_id, to, ttl_ms)).await
     }
 
     async fn slot_map(&self) -> Result<(u64, Vec<ShardId>), StoreError> {

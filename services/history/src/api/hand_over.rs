@@ -1,12 +1,11 @@
-//! An owner says that it has released a shard for this process.
+//! An owner says that it has given this process a shard's lease.
 
 use super::Api;
+use harvest_ids::ShardId;
 use harvest_proto::internal::v1::{HandOverCall, HandOverReply};
 use harvest_rpc::Error;
 
 pub(super) async fn hand_over(api: &Api, call: HandOverCall) -> Result<HandOverReply, Error> {
-    tracing::debug!(shard = call.shard_id, "a shard is handed over to this process");
-    // The lease keeper acts on every read.
-    api.directory.refresh_now().await.map_err(|error| Error::unavailable(format!("the leases cannot be read: {error}")))?;
+    api.handed.take(ShardId(call.shard_id)).await;
     Ok(HandOverReply {})
 }

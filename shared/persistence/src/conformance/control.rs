@@ -70,23 +70,27 @@ pub async fn an_expired_lease_is_free_for_all(subject: &Subject) {
     assert_eq!(lease(subject, 0).await.owner.as_deref(), Some("b"));
 }
 
-/// A handover: only the named one until the time is up; without a name, anybody at once.
-pub async fn a_released_lease_waits_for_its_successor(subject: &Subject) {
-    let release = |shard: u32, process: &'static str, successor: Option<&'static str>, ttl| async move {
-        subject.directory.release_lease(ShardId(shard), process, successor, ttl).await.expect("released");
+/// A hand-over.
+pub async fn a_lease_is_released_or_given_to_a_successor_by_its_owner_alone(subject: &Subject) {
+    let release = |process: &'static str| async move { subject.directory.release_lease(ShardId(0), process).await.expect("released") };
+    let transfer = |process: &'static str, to: &'static str, ttl| async move {
+        let to = Member { service: ServiceKind::History, process_id: to.into(), address: format!("http://{to}") };
+        subject.directory.transfer_lease(ShardId(0), process, &to, ttl).await.expect("the call is answered")
     };
     assert!(acquire(subject, 0, "a", LONG).await);
-    release(0, "b", None, LONG).await;
-    assert_eq!(lease(subject, 0).await.owner.as_deref(), Some("a"), "only the owner can release");
-    release(0, "a", Some("b"), LONG).await;
-    let waiting = lease(subject, 0).await;
-    assert_eq!((waiting.owner, waiting.successor.as_deref()), (None, Some("b")));
-    assert!(!acquire(subject, 0, "c", LONG).await);
-    assert!(acquire(subject, 0, "b", LONG).await);
-    assert_eq!(lease(subject, 0).await.successor, None);
-    release(0, "b", None, LONG).await;
+    release("b").await;
+    assert!(!transfer("b", "c", LONG).await);
+    assert_eq!(lease(subject, 0).await.owner.as_deref(), Some("a"), "only the owner can");
+    assert!(transfer("a", "b", LONG).await);
+    let given = lease(subject, 0).await;
+    assert_eq!((given.owner.as_deref(), given.address.as_deref()), (Some("b"), Some("http://b")));
+    assert!(given.remaining_ms > 0 && !acquire(subject, 0, "c", LONG).await);
+    assert_eq!(subject.directory.renew_leases("a", LONG).await.expect("renewed"), []);
+    assert_eq!(subject.directory.renew_leases("b", LONG).await.expect("renewed"), [ShardId(0)]);
+    release("b").await;
+    assert_eq!(lease(subject, 0).await.owner, None);
     assert!(acquire(subject, 0, "c", LONG).await);
-    release(0, "c", Some("d"), NOTHING).await;
+    assert!(transfer("c", "d", NOTHING).await);
     assert!(acquire(subject, 0, "e", LONG).await, "the successor did not come in time");
 }
 

@@ -67,7 +67,7 @@ macro_rules! conformance_suite {
             control::members_come_and_expire
             control::a_lease_is_taken_once_and_renewed_by_its_owner
             control::an_expired_lease_is_free_for_all
-            control::a_released_lease_waits_for_its_successor
+            control::a_lease_is_released_or_given_to_a_successor_by_its_owner_alone
             control::every_slot_has_a_shard
             control::limits_change_by_compare_and_set
             control::an_older_acknowledgement_never_replaces_a_newer

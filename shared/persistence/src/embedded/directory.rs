@@ -9,14 +9,7 @@ use harvest_ids::{Epoch, SLOT_COUNT, ShardId};
 use rusqlite::{Row, params};
 
 fn lease(row: &Row<'_>) -> Result<Lease, StoreError> {
-    Ok(Lease {
-        shard_id: shard_column(row, 0)?,
-        owner: get(row, 1)?,
-        address: get(row, 2)?,
-        successor: get(row, 3)?,
-        epoch: Epoch(unsigned(row, 4)?),
-        remaining_ms: get(row, 5)?,
-    })
+    Ok(Lease { shard_id: shard_column(row, 0)?, owner: get(row, 1)?, address: get(row, 2)?, epoch: Epoch(unsigned(row, 3)?), remaining_ms: get(row, 4)? })
 }
 
 fn member(row: &Row<'_>) -> Result<Option<Member>, StoreError> {
@@ -69,13 +62,19 @@ impl DirectoryStore for EmbeddedStore {
         Ok(self.engine.write(acquire).await? > 0)
     }
 
-    async fn release_lease(&self, shard_id: ShardId, process_id: &str, successor: Option<&str>, ttl_ms: u64) -> Result<(), StoreError> {
-        let until = if successor.is_some() { self.after(ttl_ms) } else { self.now() };
-        let (process_id, successor) = (process_id.to_owned(), successor.map(str::to_owned));
-        let release = move |connection: &rusqlite::Connection| {
-            execute(connection, include_str!("lease/release.sql"), params![shard_id.0, process_id, successor, until]).map(|_| ())
-        };
+    async fn release_lease(&self, shard_id: ShardId, process_id: &str) -> Result<(), StoreError> {
+        let (process_id, now) = (process_id.to_owned(), self.now());
+        let release =
+            move |connection: &rusqlite::Connection| execute(connection, include_str!("lease/release.sql"), params![shard_id.0, process_id, now]).map(|_| ());
         self.engine.write(release).await
+    }
+
+    async fn transfer_lease(&self, shard_id: ShardId, process_id: &str, to: &Member, ttl_ms: u64) -> Result<bool, StoreError> {
+        let (process_id, to, until) = (process_id.to_owned(), to.clone(), self.after(ttl_ms));
+        let transfer = move |connection: &rusqlite::Connection| {
+            execute(connection, include_str!("lease/transfer.sql"), params![shard_id.0, process_id, to.process_id, to.address, until])
+        };
+        Ok(self.engine.write(transfer).await? > 0)
     }
 
     async fn slot_map(&self) -> Result<(u64, Vec<ShardId>), StoreError> {

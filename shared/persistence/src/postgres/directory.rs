@@ -22,7 +22,6 @@ fn lease(row: &PgRow) -> Result<Lease, StoreError> {
         address: column(row, "address")?,
         remaining_ms: column(row, "remaining_ms")?,
         epoch: epoch(row)?,
-        successor: column(row, "successor")?,
     })
 }
 
@@ -75,9 +74,15 @@ impl DirectoryStore for PgStore {
         Ok(self.sessions.take().await?.execute(query).await? > 0)
     }
 
-    async fn release_lease(&self, shard_id: ShardId, process_id: &str, successor: Option<&str>, ttl_ms: u64) -> Result<(), StoreError> {
-        let query = sqlx::query(include_str!("lease/release.sql")).bind(integer(shard_id)?).bind(process_id).bind(successor).bind(millis(ttl_ms));
+    async fn release_lease(&self, shard_id: ShardId, process_id: &str) -> Result<(), StoreError> {
+        let query = sqlx::query(include_str!("lease/release.sql")).bind(integer(shard_id)?).bind(process_id);
         self.sessions.take().await?.execute(query).await.map(|_| ())
+    }
+
+    async fn transfer_lease(&self, shard_id: ShardId, process_id: &str, to: &Member, ttl_ms: u64) -> Result<bool, StoreError> {
+        let query = sqlx::query(include_str!("lease/transfer.sql")).bind(integer(shard_id)?).bind(process_id);
+        let query = query.bind(&to.process_id).bind(&to.address).bind(millis(ttl_ms));
+        Ok(self.sessions.take().await?.execute(query).await? > 0)
     }
 
     async fn slot_map(&self) -> Result<(u64, Vec<ShardId>), StoreError> {

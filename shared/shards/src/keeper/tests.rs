@@ -61,8 +61,43 @@ async fn a_process_that_ends_in_order_hands_everything_over() {
     fleet.until(SECOND * 6, || a.shards().len() == 4 && b.shards().len() == 4).await.expect("balanced");
     a.stop.cancel();
     let took = fleet.until(SECOND * 3, || b.shards().len() == 8).await.expect("taken over");
-    assert!(took <= Duration::from_millis(100), "{took:?}: a successor that is told does not wait for its next look");
+    assert!(took <= Duration::from_millis(50), "{took:?}: a successor that is told does not wait for its next look");
     assert!(a.keeper.is_finished());
+}
+
+#[tokio::test]
+async fn a_successor_that_is_not_told_finds_its_shards_at_its_next_renewal() {
+    let fleet = Fleet::new(8);
+    let (a, b) = (fleet.start("a").await, fleet.start("b").await);
+    fleet.until(SECOND * 6, || a.shards().len() == 4 && b.shards().len() == 4).await.expect("balanced");
+    fleet.doors.lock().unwrap().remove("b");
+    a.stop.cancel();
+    let took = fleet.until(SECOND * 3, || b.shards().len() == 8).await.expect("taken over");
+    assert!(took <= LeaseOptions::default().renew_interval + Duration::from_millis(20), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_shard_said_to_be_handed_over_is_not_taken_from_its_owner() {
+    let fleet = Fleet::new(2);
+    let (a, b) = (fleet.start("a").await, fleet.start("b").await);
+    fleet.until(SECOND * 6, || a.shards().len() == 1 && b.shards().len() == 1).await.expect("balanced");
+    let (door, shard) = (fleet.doors.lock().unwrap()["b"].clone(), *a.shards().first().unwrap());
+    let epoch = a.host.open.lock().unwrap()[&shard];
+    tokio::time::timeout(SECOND * 10, door.take(shard)).await.expect("there is nothing to wait for");
+    fleet.pass(SECOND * 3).await;
+    assert_eq!((a.host.open.lock().unwrap().get(&shard), b.shards().len()), (Some(&epoch), 1));
+}
+
+#[tokio::test]
+async fn one_that_gave_shards_away_is_trusted_with_them_again() {
+    let fleet = Fleet::new(8);
+    let a = fleet.start("a").await;
+    fleet.pass(SECOND).await;
+    let b = fleet.start("b").await;
+    fleet.until(SECOND * 6, || a.shards().len() == 4 && b.shards().len() == 4).await.expect("balanced");
+    b.stop.cancel();
+    let took = fleet.until(SECOND * 3, || a.shards().len() == 8).await.expect("taken back");
+    assert!(took <= Duration::from_millis(50), "{took:?}");
 }
 
 #[tokio::test]

@@ -57,7 +57,6 @@ impl DirectoryStore for FakeDirectory {
             address: Some(address.clone()),
             remaining_ms: 2_000,
             epoch: Epoch(3),
-            successor: None,
         };
         Ok(self.leases.lock().unwrap().iter().map(lease).collect())
     }
@@ -67,8 +66,11 @@ impl DirectoryStore for FakeDirectory {
     async fn acquire_lease(&self, _: ShardId, _: &str, _: &str, _: u64) -> Result<bool, StoreError> {
         Ok(false)
     }
-    async fn release_lease(&self, _: ShardId, _: &str, _: Option<&str>, _: u64) -> Result<(), StoreError> {
+    async fn release_lease(&self, _: ShardId, _: &str) -> Result<(), StoreError> {
         Ok(())
+    }
+    async fn transfer_lease(&self, _: ShardId, _: &str, _: &Member, _: u64) -> Result<bool, StoreError> {
+        Ok(false)
     }
     async fn slot_map(&self) -> Result<(u64, Vec<ShardId>), StoreError> {
         Ok((1, (0..u32::from(SLOT_COUNT)).map(|slot| ShardId(slot % SHARDS)).collect()))

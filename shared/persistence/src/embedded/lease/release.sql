@@ -1,1 +1,1 @@
-UPDATE harvest_lease SET owner = NULL, address = NULL, successor = ?3, lease_until = ?4 WHERE shard_id = ?1 AND owner = ?2
+UPDATE harvest_lease SET owner = NULL, address = NULL, lease_until = ?3 WHERE shard_id = ?1 AND owner = ?2
