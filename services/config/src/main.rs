@@ -10,6 +10,9 @@ use harvest_runtime::{SystemClock, SystemIds, ops};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     boot::main("harvest-config", run)
 }

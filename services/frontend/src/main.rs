@@ -9,6 +9,9 @@ use harvest_runtime::{SystemClock, SystemIds};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     boot::main("harvest-frontend", run)
 }

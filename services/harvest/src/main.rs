@@ -4,6 +4,9 @@ use clap::Parser as _;
 use harvest::cli::Cli;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse(); // usage errors end here, with exit code 2
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {

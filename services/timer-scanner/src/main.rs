@@ -9,6 +9,9 @@ use harvest_timer_scanner::{Deps, build};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     boot::main("harvest-timer-scanner", run)
 }
