@@ -316,6 +316,20 @@ impl Fleet {
         Ok(())
     }
 
+    /// The sum of a counter over all processes; `series` is its name with labels, as `/metrics` shows it.
+    ///
+    /// # Errors
+    /// When a process does not answer.
+    pub async fn counted(&self, series: &str) -> anyhow::Result<f64> {
+        let mut sum = 0.0;
+        for part in self.parts.values() {
+            let text = reqwest::get(format!("http://127.0.0.1:{}/metrics", part.http)).await?.error_for_status()?.text().await?;
+            let values = text.lines().filter_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse::<f64>().ok());
+            sum += values.sum::<f64>();
+        }
+        Ok(sum)
+    }
+
     /// Starts a worker process of the shared samples for one tenant and queue.
     ///
     /// # Errors

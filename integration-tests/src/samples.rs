@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Everything here that runs as a workflow.
 pub fn workflows() -> Vec<WorkflowRegistration> {
-    workflows![purchase, parcel, lonely, echo]
+    workflows![purchase, parcel, lonely, echo, considered]
 }
 
 /// Everything here that runs as an activity.
@@ -77,6 +77,13 @@ pub async fn untimed(ctx: &ActivityContext, what: String) -> Result<String, Acti
 /// No step at all.
 #[workflow]
 pub async fn echo(_ctx: &WorkflowContext, text: String) -> Result<String, HarvestError> {
+    Ok(text)
+}
+
+/// No step at all; its worker dies while it decides, if it is told to.
+#[workflow]
+pub async fn considered(_ctx: &WorkflowContext, text: String) -> Result<String, HarvestError> {
+    crash::point("worker.deciding");
     Ok(text)
 }
 

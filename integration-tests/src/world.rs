@@ -8,7 +8,7 @@ use crate::observer::{Call, Observer, ObserverClient};
 use crate::store::Stores;
 use anyhow::Context as _;
 use harvest_sdk::{
-    ActivityRegistration, Client, ClientError, HarvestBuilder, StartOptions, WorkerConfig, WorkerError, WorkflowDefinition, WorkflowHandle,
+    ActivityRegistration, Client, ClientError, HarvestBuilder, StartOptions, Worker, WorkerConfig, WorkerError, WorkflowDefinition, WorkflowHandle,
     WorkflowRegistration,
 };
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,6 +38,13 @@ pub struct RunningWorker {
 }
 
 impl RunningWorker {
+    fn start(worker: Worker) -> Self {
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let task = harvest_runtime::spawn_owned("test worker", async move { worker.run(async move { stopped.cancelled().await }).await });
+        Self { stop, task }
+    }
+
     /// Lets it drain and waits for its end.
     ///
     /// # Errors
@@ -135,17 +142,25 @@ impl World {
     /// # Errors
     /// When the registrations do not go together.
     pub fn worker(&self, config: WorkerConfig, workflows: Vec<WorkflowRegistration>, activities: Vec<ActivityRegistration>) -> anyhow::Result<RunningWorker> {
+        Ok(RunningWorker::start(self.build(config, workflows, activities)?))
+    }
+
+    /// The same with the worker's own client, when its workflows can be started.
+    ///
+    /// # Errors
+    /// When the registrations do not go together, or the worker is not welcomed soon.
+    pub async fn worker_with_client(&self, config: WorkerConfig, workflows: Vec<WorkflowRegistration>) -> anyhow::Result<(RunningWorker, Client)> {
+        let worker = self.build(config, workflows, Vec::new())?;
+        let (client, welcomed) = (worker.client()?, worker.welcomed());
+        let running = RunningWorker::start(worker);
+        tokio::time::timeout(REGISTRATION, welcomed).await.context("the worker is not welcomed")?;
+        Ok((running, client))
+    }
+
+    fn build(&self, config: WorkerConfig, workflows: Vec<WorkflowRegistration>, activities: Vec<ActivityRegistration>) -> anyhow::Result<Worker> {
         self.remember(&workflows);
-        let worker = HarvestBuilder::new()
-            .workflows(workflows)
-            .activities(activities)
-            .state(ObserverClient::new(self.observer().url()))
-            .worker(config.with_addresses(self.fleet.frontends()).with_namespace(&self.namespace))
-            .build()?;
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        let task = harvest_runtime::spawn_owned("test worker", async move { worker.run(async move { stopped.cancelled().await }).await });
-        Ok(RunningWorker { stop, task })
+        let builder = HarvestBuilder::new().workflows(workflows).activities(activities).state(ObserverClient::new(self.observer().url()));
+        Ok(builder.worker(config.with_addresses(self.fleet.frontends()).with_namespace(&self.namespace)).build()?)
     }
 
     /// Adds code to the replay check; a later registration of a name replaces an earlier one.

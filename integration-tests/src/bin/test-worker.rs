@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use harvest_integration_tests::observer::ObserverClient;
 use harvest_integration_tests::samples;
 use harvest_runtime::Shutdown;
-use harvest_sdk::{HarvestBuilder, WorkerConfig};
+use harvest_sdk::{Client, HarvestBuilder, StartOptions, WorkerConfig};
 
 fn variable(name: &str) -> anyhow::Result<String> {
     std::env::var(name).with_context(|| format!("{name} must be set"))
@@ -25,7 +25,28 @@ async fn main() -> anyhow::Result<()> {
         .state(ObserverClient::new(&variable("TEST_WORKER_OBSERVER")?))
         .worker(config)
         .build()?;
+    let count: u32 = std::env::var("TEST_WORKER_STARTS").map_or(Ok(0), |count| count.parse()).context("TEST_WORKER_STARTS must be a number")?;
+    let client = (count > 0).then(|| worker.client()).transpose()?;
+    let welcomed = worker.welcomed();
+    let starts = async {
+        if let Some(client) = client {
+            welcomed.await;
+            start(&client, &variable("TEST_WORKER_QUEUE")?, count).await;
+        }
+        Ok(())
+    };
     let shutdown = Shutdown::on_signals()?;
-    worker.run(async move { shutdown.begun().await }).await?;
-    Ok(())
+    let (served, started) = tokio::join!(worker.run(async move { shutdown.begun().await }), starts);
+    served?;
+    started
+}
+
+/// Starts so many runs by the worker's own client, all at once.
+async fn start(client: &Client, queue: &str, count: u32) {
+    let start = |number| client.start(&samples::considered, StartOptions::new(format!("own-{number}")).task_queue(queue), format!("text {number}"));
+    for started in futures::future::join_all((0..count).map(start)).await {
+        if let Err(error) = started {
+            tracing::warn!(%error, "a start failed");
+        }
+    }
 }

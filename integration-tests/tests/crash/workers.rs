@@ -5,10 +5,11 @@ use anyhow::Context as _;
 use harvest_integration_tests::eventually::holds;
 use harvest_integration_tests::fleet::with_fleet;
 use harvest_integration_tests::load::Load;
-use harvest_integration_tests::samples::{self, lonely};
+use harvest_integration_tests::samples::{self, considered, lonely};
 use harvest_integration_tests::store::{Fences, Stores};
 use harvest_integration_tests::{Fleet, Plan, Topology, World};
 use harvest_runtime::{Clock, SystemClock};
+use harvest_sdk::{StartOptions, WorkerConfig};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,34 @@ async fn an_activity_without_timeouts_whose_worker_is_killed_is_noticed_and_trie
         println!("noticed and tried again after {} ms", (clock.monotonic() - killed).as_millis());
         assert_eq!(world.result(&handle).await?, "work at attempt 2");
         world.audit(&Stores::open(&fleet).await?).await?;
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_killed_with_the_first_tasks_of_its_own_starts_loses_none_of_them() {
+    const STARTS: u32 = 12;
+    with_fleet(Plan::new(Topology::Single, "own-starts"), |fleet| async move {
+        let world = World::new(&fleet, "own")?;
+        let arms = [("HARVEST_CRASH_POINT", "worker.deciding:5:kill"), ("TEST_WORKER_STARTS", &STARTS.to_string())];
+        let victim = fleet.start_worker("victim", "own", "mine", &arms)?;
+        struck(&victim, How::Kill).await?;
+        let given = fleet.counted("harvest_workflow_eager_started_total{queue=\"mine\",workflow=\"considered\"}").await?;
+        assert!(given >= 5.0, "{given} tasks had come with answers");
+        let clock = SystemClock::new();
+        let killed = clock.monotonic();
+        let _other = world.worker(WorkerConfig::default().with_queues(["mine"]), samples::workflows(), samples::activities())?;
+        // Those that were not started yet are now; those that were are found.
+        for number in 0..STARTS {
+            let options = StartOptions::new(format!("own-{number}")).task_queue("mine");
+            let handle = world.start_with(&considered, options, format!("text {number}")).await?;
+            assert_eq!(world.result(&handle).await?, format!("text {number}"));
+        }
+        let took = clock.monotonic() - killed;
+        println!("{given} tasks had come with answers; all runs were through after {} ms", took.as_millis());
+        assert!(took < NOTICED, "{took:?}");
+        assert_eq!(world.audit(&Stores::open(&fleet).await?).await?.len(), usize::try_from(STARTS)?);
         Ok(())
     })
     .await;

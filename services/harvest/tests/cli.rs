@@ -33,7 +33,15 @@ impl WorkflowService for Fake {
         self.starts.lock().unwrap().push(start);
         let warnings = vec!["no live worker serves task queue \"default\"".into()];
         let state = "RUNNING".into();
-        Ok(Response::new(StartWorkflowResponse { execution_id: RUN.into(), workflow_id, workflow_type, state, started_fresh: true, warnings }))
+        Ok(Response::new(StartWorkflowResponse {
+            execution_id: RUN.into(),
+            workflow_id,
+            workflow_type,
+            state,
+            started_fresh: true,
+            warnings,
+            eager_workflow_task: None,
+        }))
     }
     async fn get_workflow(&self, _: Request<GetWorkflowRequest>) -> Result<Response<GetWorkflowResponse>, Status> {
         Err(not_found())

@@ -14,6 +14,7 @@ mod cache;
 mod commit;
 mod decide;
 mod eager;
+mod eager_start;
 mod facts;
 mod liveness;
 mod loading;

@@ -20,7 +20,7 @@ pub(crate) type Connection = InterceptedService<Channel, Authorization>;
 pub(crate) const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
 /// The longest one try of a unary call may take.
-const TRY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const TRY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why addresses were refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -93,13 +93,27 @@ impl Channels {
     }
 
     /// Calls until it works, fails for good or `deadline` has passed. Only for calls that may be repeated.
-    pub(crate) async fn retry<T, F>(&self, deadline: Instant, try_timeout: Option<Duration>, mut call: impl FnMut(Connection) -> F) -> Result<T, Status>
+    pub(crate) async fn retry<T, F>(&self, deadline: Instant, try_timeout: Option<Duration>, call: impl FnMut(Connection) -> F) -> Result<T, Status>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        self.retry_from(None, deadline, try_timeout, call).await
+    }
+
+    /// The same; the first try goes over this connection, whichever is in use.
+    pub(crate) async fn retry_from<T, F>(
+        &self,
+        mut first: Option<(usize, Connection)>,
+        deadline: Instant,
+        try_timeout: Option<Duration>,
+        mut call: impl FnMut(Connection) -> F,
+    ) -> Result<T, Status>
     where
         F: Future<Output = Result<T, Status>>,
     {
         let mut pause = Duration::from_millis(50);
         loop {
-            let (index, connection) = self.current();
+            let (index, connection) = first.take().unwrap_or_else(|| self.current());
             let give_up = deadline.min(Instant::now() + try_timeout.unwrap_or(TRY_TIMEOUT));
             let status = match tokio::time::timeout_at(give_up, call(connection)).await {
                 Ok(Ok(done)) => return Ok(done),

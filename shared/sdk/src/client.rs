@@ -12,6 +12,7 @@ use crate::channels::{Channels, Connection, MAX_MESSAGE_BYTES};
 use crate::definition::WorkflowDefinition;
 use crate::options::span;
 use crate::payload;
+use crate::worker::LocalWorker;
 use harvest_proto::v1::workflow_service_client::WorkflowServiceClient;
 use harvest_proto::v1::{StartWorkflowRequest, WorkflowRef};
 use harvest_rpc::Network;
@@ -20,6 +21,7 @@ use harvest_workflow_core::payload::Payload;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Response, Status};
@@ -28,13 +30,14 @@ use uuid::Uuid;
 /// How long a call is tried again when a frontend does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection to a fleet. Cheap to clone. Every mutating call carries a request id of its own that is the same on all its tries, so that a
+/// A connection to a fleet: of any program by [`Client::connect`], of a worker's own program by [`Worker::client`](crate::Worker::client). Cheap to clone. Every mutating call carries a request id of its own that is the same on all its tries, so that a
 /// call that is repeated because its answer was lost takes effect once.
 #[derive(Clone)]
 pub struct Client {
     channels: Channels,
     namespace: String,
     patience: Duration,
+    local_worker: Option<Arc<LocalWorker>>,
 }
 
 pub(crate) type Service = WorkflowServiceClient<Connection>;
@@ -62,7 +65,12 @@ impl Client {
     /// [`ClientError::Address`].
     pub fn connect_over<S: Into<String>>(network: &Network, addresses: impl IntoIterator<Item = S>, token: Option<&str>) -> Result<Self, ClientError> {
         let addresses: Vec<String> = addresses.into_iter().map(Into::into).collect();
-        Ok(Self { channels: Channels::new(network, &addresses, token)?, namespace: "default".to_owned(), patience: PATIENCE })
+        Ok(Self { channels: Channels::new(network, &addresses, token)?, namespace: "default".to_owned(), patience: PATIENCE, local_worker: None })
+    }
+
+    /// A client in the process of a worker.
+    pub(crate) fn beside(worker: Arc<LocalWorker>, channels: Channels, namespace: String) -> Self {
+        Self { channels, namespace, patience: PATIENCE, local_worker: Some(worker) }
     }
 
     /// The same client for another tenant.
@@ -119,8 +127,13 @@ impl Client {
             execution_timeout_ms: millis("execution_timeout", options.execution_timeout)?,
             conflict_policy: options.conflict_policy.to_proto().into(),
             workflow_task_timeout_ms: millis("workflow_task_timeout", options.workflow_task_timeout)?,
+            eager_worker_id: String::new(),
         };
-        let started = self.call(request, |mut service, request| async move { service.start_workflow(request).await }).await?;
+        let asked = self.local_worker.as_ref().and_then(|worker| worker.ask(&self.namespace, workflow_type, &request.task_queue));
+        let started = match asked {
+            Some(asked) => asked.start(&self.channels, Instant::now() + self.patience, request).await?,
+            None => self.call(request, |mut service, request| async move { service.start_workflow(request).await }).await?,
+        };
         let reference = WorkflowRef { namespace: self.namespace.clone(), execution_id: started.execution_id, ..WorkflowRef::default() };
         Ok(WorkflowHandle::new(self.clone(), reference, started.workflow_id, started.started_fresh))
     }

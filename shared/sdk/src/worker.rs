@@ -2,7 +2,8 @@
 //!
 //! `session` keeps one stream open and announces what is running; `credits` bounds how much is taken; `workflow_tasks`,
 //! `activity_tasks` and `query_tasks` run one task each; `cache` keeps runs in memory between their tasks. `eager` asks for the activities
-//! that a decision schedules, `ahead` decides about their results before the server has them: see `docs/reference/workers.md`.
+//! that a decision schedules, `ahead` decides about their results before the server has them, `eager_start` has a start in this process bring its
+//! first workflow task: see `docs/reference/workers.md`.
 
 mod activity_tasks;
 mod ahead;
@@ -12,6 +13,7 @@ mod cache;
 mod config;
 mod credits;
 mod eager;
+mod eager_start;
 mod query_tasks;
 mod runs;
 mod session;
@@ -20,16 +22,19 @@ mod workflow_tasks;
 pub(crate) use builder::register_workflows;
 pub use builder::{BuildError, HarvestBuilder};
 pub use config::WorkerConfig;
+pub(crate) use eager_start::LocalWorker;
 
 use crate::channels::{AddressError, Channels};
+use crate::client::{Client, ClientError};
 use crate::registry::Registry;
 use attempts::Attempts;
 use cache::RunCache;
-use credits::Credits;
+use credits::{Credits, Keeps};
+use eager_start::CurrentSession;
 use harvest_rpc::Network;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -54,6 +59,7 @@ pub(crate) struct WorkerShared {
     pub(crate) cache: Arc<RunCache>,
     pub(crate) credits: Arc<Credits>,
     pub(crate) attempts: Attempts,
+    pub(crate) session: CurrentSession,
     /// Tasks that are being run.
     pub(crate) tasks: TaskTracker,
     pub(crate) draining: AtomicBool,
@@ -73,11 +79,13 @@ pub struct Worker {
     config: WorkerConfig,
     network: Network,
     welcomed: watch::Sender<bool>,
+    /// For the clients beside it, once there is one: the same connections, and itself.
+    beside: OnceLock<(Channels, Arc<LocalWorker>)>,
 }
 
 impl Worker {
     pub(crate) fn new(registry: Arc<Registry>, config: WorkerConfig, network: Network) -> Self {
-        Self { registry, config, network, welcomed: watch::channel(false).0 }
+        Self { registry, config, network, welcomed: watch::channel(false).0, beside: OnceLock::new() }
     }
 
     /// Ready once a server has welcomed the running worker: from then on its workflow types can be started. Never ready when the worker
@@ -91,6 +99,22 @@ impl Worker {
         }
     }
 
+    /// A client of the same frontends and tenant for this process. A start by it of a workflow that the running worker has, on a queue that it serves,
+    /// brings the run's first workflow task along: see [`WorkerConfig::with_eager_starts`]. Call it before the worker is run, within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`ClientError::Address`].
+    pub fn client(&self) -> Result<Client, ClientError> {
+        let (channels, local) = match self.beside.get() {
+            Some(beside) => beside,
+            None => {
+                let channels = Channels::new(&self.network, &self.config.addresses, self.config.token.as_deref())?;
+                self.beside.get_or_init(|| (channels, Arc::default()))
+            }
+        };
+        Ok(Client::beside(local.clone(), channels.clone(), self.config.namespace.clone()))
+    }
+
     /// Serves until `shutdown` is ready, then takes no more tasks, gives back what it has not begun, and waits for what is running, at most
     /// [`WorkerConfig::with_shutdown_timeout`]; activities that still run then are aborted and go by their retry policy. Connections that
     /// fail are made again.
@@ -98,13 +122,18 @@ impl Worker {
     /// # Errors
     /// [`WorkerError`] when the server refuses the worker from the start.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
-        let channels = Channels::new(&self.network, &self.config.addresses, self.config.token.as_deref())?;
-        // Only workflow code can schedule activities to ask for.
-        let keeps = self.config.eager_activities && !self.registry.workflows.is_empty();
+        let (channels, local) = match self.beside.into_inner() {
+            Some((channels, local)) => (channels, Some(local)),
+            None => (Channels::new(&self.network, &self.config.addresses, self.config.token.as_deref())?, None),
+        };
+        // Only workflow code can schedule activities to ask for, and be started.
+        let has_code = !self.registry.workflows.is_empty();
+        let keeps = Keeps { workflows: local.is_some() && self.config.eager_starts && has_code, activities: self.config.eager_activities && has_code };
         let worker = Arc::new(WorkerShared {
             cache: Arc::new(RunCache::new(self.config.workflow_cache_size)),
             credits: Arc::new(Credits::new(&self.config, keeps)),
             attempts: Attempts::default(),
+            session: CurrentSession::default(),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
             welcomed: self.welcomed,
@@ -112,6 +141,9 @@ impl Worker {
             config: self.config,
             channels,
         });
+        if let Some(local) = local {
+            local.runs(&worker);
+        }
         let stop = CancellationToken::new();
         let drain = CancellationToken::new();
         let serving = session::serve(worker.clone(), drain.clone(), stop.clone());

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed expectation of a test")]
 
 mod eager;
+mod eager_start;
 mod fleet;
 
 use fleet::Fleet;

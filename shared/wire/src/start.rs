@@ -5,7 +5,9 @@ use crate::field::{execution_id, name, name_or_default, optional_name, optional_
 use crate::payload;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use harvest_ids::{DurationMs, EventId, ExecutionId, Namespace, QueryName, RequestId, SignalName, Slot, TaskQueue, Timestamp, WorkflowId, WorkflowType};
+use harvest_ids::{
+    DurationMs, EventId, ExecutionId, Namespace, QueryName, RequestId, SignalName, Slot, TaskQueue, Timestamp, WorkerId, WorkflowId, WorkflowType,
+};
 use harvest_proto::v1;
 use harvest_workflow_core::payload::Payload;
 use harvest_workflow_core::state::Status;
@@ -59,6 +61,8 @@ pub struct StartWorkflow {
     pub conflict_policy: ConflictPolicy,
     /// How long one workflow task may stay with a worker.
     pub workflow_task_timeout: DurationMs,
+    /// The worker session that may have the first workflow task with the reply.
+    pub eager_worker: Option<WorkerId>,
 }
 
 /// How long a workflow task may stay with a worker unless the start says otherwise.
@@ -93,6 +97,7 @@ impl StartWorkflow {
             execution_timeout: optional_span("execution_timeout_ms", request.execution_timeout_ms)?,
             conflict_policy,
             workflow_task_timeout,
+            eager_worker: optional_name("eager_worker_id", request.eager_worker_id)?,
         })
     }
 }

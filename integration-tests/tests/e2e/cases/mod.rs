@@ -9,6 +9,7 @@ mod bad_input;
 mod children;
 mod code_changes;
 mod continue_as_new;
+mod eager_start;
 mod endings;
 mod limits;
 mod lists;
@@ -64,6 +65,7 @@ pub fn all() -> Vec<Case> {
         starts::a_second_start_of_an_open_run_finds_it,
         starts::a_start_on_a_queue_that_nobody_serves_warns_and_waits,
         starts::fifty_starts_of_one_key_at_once_make_one_run,
+        eager_start::a_start_in_the_workers_process_brings_its_first_task,
         lists::runs_are_listed_by_state_type_and_key_page_by_page,
         limits::a_limit_that_no_shard_has_pending_holds_for_every_start,
         bad_input::every_malformed_call_is_a_typed_error_that_names_its_field,

@@ -23,6 +23,8 @@ pub(crate) async fn start_workflow(edge: &Edge, mut request: StartWorkflowReques
     request.workflow_id = workflow_id.to_string();
     request.task_queue = start.task_queue.to_string();
     request.request_id = request_id.to_string();
+    let eager_worker = start.eager_worker.filter(|worker_id| edge.sessions.serves(worker_id, &start.namespace, &start.task_queue, &start.workflow_type));
+    request.eager_worker_id = eager_worker.map(|worker_id| worker_id.to_string()).unwrap_or_default();
     let make = |shard_id| StartWorkflowCall { shard_id, request: Some(request.clone()) };
     let mut reply = edge.router.call(slot, deadline, make, |mut client, call| async move { client.start_workflow(call).await }).await?;
     let config = edge.config.get();

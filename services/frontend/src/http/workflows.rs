@@ -35,6 +35,7 @@ pub(super) async fn start(State(edge): Shared, headers: HeaderMap, mut parts: Pa
         execution_timeout_ms: fields.seconds("execution_timeout_secs")?,
         conflict_policy: fields.word("conflict_policy", &policies)?.unwrap_or_default().into(),
         workflow_task_timeout_ms: fields.seconds("workflow_task_timeout_secs")?,
+        eager_worker_id: String::new(), // workers speak gRPC
     };
     fields.finish()?;
     let reply = api::start_workflow::start_workflow(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;

@@ -3,7 +3,7 @@
 use super::running::Running;
 use crate::edge::Edge;
 use bytes::Bytes;
-use harvest_ids::{Slot, WorkerId};
+use harvest_ids::{Namespace, Slot, TaskQueue, WorkerId, WorkflowType};
 use harvest_proto::internal::v1::{RegisterWorkersCall, WorkerSession};
 use harvest_proto::v1::Hello;
 use harvest_rpc::Error;
@@ -101,6 +101,14 @@ impl Sessions {
             }
             show(&state);
         }
+    }
+
+    /// Whether a worker's stream is here and the worker has told there that it runs such a workflow.
+    pub(crate) fn serves(&self, worker_id: &WorkerId, namespace: &Namespace, queue: &TaskQueue, workflow_type: &WorkflowType) -> bool {
+        self.state().open.get(worker_id).map(|open| &open.hello).is_some_and(|hello| {
+            let has_code = hello.workflow_types.iter().any(|it| it.name == workflow_type.as_str());
+            hello.namespace == namespace.as_str() && hello.task_queues.iter().any(|it| it == queue.as_str()) && has_code
+        })
     }
 
     /// An activity task goes to a worker.

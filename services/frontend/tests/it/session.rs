@@ -91,6 +91,26 @@ async fn a_session_is_known_to_the_fleet_before_it_is_welcomed_and_forgotten_whe
 }
 
 #[tokio::test]
+async fn a_start_is_eager_only_for_a_worker_whose_stream_is_here_and_that_serves_the_run() {
+    let fleet = Fleet::start().await;
+    let elsewhere = Worker::open(&fleet, v1::Hello { namespace: "elsewhere".into(), ..hello() }).await.unwrap();
+    let worker = Worker::open(&fleet, hello()).await.unwrap();
+    let start = |worker_id: &str| v1::StartWorkflowRequest { workflow_type: "order".into(), eager_worker_id: worker_id.into(), ..Default::default() };
+    let mut not_given = vec![start(""), start("nobody"), start(&elsewhere.worker_id)];
+    not_given.push(v1::StartWorkflowRequest { task_queue: "other".into(), ..start(&worker.worker_id) });
+    for request in not_given {
+        let answer = soon(fleet.workflows().start_workflow(request.clone())).await.unwrap().into_inner();
+        assert_eq!((answer.state.as_str(), answer.eager_workflow_task), ("RUNNING", None), "{request:?}");
+    }
+    let given = soon(fleet.workflows().start_workflow(start(&worker.worker_id))).await.unwrap().into_inner();
+    assert!(given.eager_workflow_task.is_some());
+    let handed: Vec<String> = fleet.history.starts.lock().unwrap().iter().map(|start| start.eager_worker_id.clone()).collect();
+    assert_eq!(handed, ["", "", "", "", &worker.worker_id]);
+    let bad = soon(fleet.workflows().start_workflow(start("\0"))).await.unwrap_err();
+    assert_eq!(Error::from(bad).field.as_deref(), Some("eager_worker_id"));
+}
+
+#[tokio::test]
 async fn credit_goes_to_matching_and_tasks_come_back() {
     let fleet = Fleet::start().await;
     let mut worker = Worker::open(&fleet, hello()).await.unwrap();

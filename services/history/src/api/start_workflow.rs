@@ -1,5 +1,6 @@
 //! A run starts.
 
+use super::take_task::workflow_task_with;
 use super::{Api, request, unexpected};
 use crate::reply::malformed;
 use crate::shard::operation::{Answer, BusinessKey, Operation, StartOperation};
@@ -20,15 +21,17 @@ pub(super) async fn start_workflow(api: &Api, call: StartWorkflowCall) -> Result
         execution_timeout: start.execution_timeout.or_else(|| api.declared_timeout(&key.namespace, &key.workflow_type)),
         workflow_task_timeout: start.workflow_task_timeout,
         fail_on_conflict: start.conflict_policy == ConflictPolicy::Fail,
+        eager_worker: start.eager_worker,
     };
     match api.call(call.shard_id, Operation::Start(Box::new(operation))).await? {
-        Answer::Started { execution_id, status, fresh } => Ok(StartWorkflowResponse {
+        Answer::Started { execution_id, status, fresh, task } => Ok(StartWorkflowResponse {
             execution_id: execution_id.to_string(),
             workflow_id: key.workflow_id.to_string(),
             workflow_type: key.workflow_type.to_string(),
             state: status.as_str().to_owned(),
             started_fresh: fresh,
             warnings: Vec::new(),
+            eager_workflow_task: task.map(|task| workflow_task_with(*task)),
         }),
         other => Err(unexpected(&other)),
     }

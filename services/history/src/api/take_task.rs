@@ -39,15 +39,20 @@ async fn workflow_task(api: &Api, shard_id: ShardId, task: TakenWorkflowTask) ->
         Some(events) if events.len() <= MAX_EVENTS => events,
         Some(_) | None => read(api, shard_id, task.run.execution_id, task.first_event, task.last_event, MAX_EVENTS).await?,
     };
-    Ok(v1::WorkflowTask {
+    Ok(workflow_task_with(TakenWorkflowTask { events: Some(events), ..task }))
+}
+
+/// A workflow task with the events that it has in memory, as far as they fit.
+pub(super) fn workflow_task_with(task: TakenWorkflowTask) -> v1::WorkflowTask {
+    v1::WorkflowTask {
         task_token: token::encode(&task.token),
         workflow: Some(workflow_info(&task.run)),
-        events: events.iter().map(harvest_wire::event::to_proto).collect(),
+        events: task.events.iter().flatten().take(MAX_EVENTS).map(harvest_wire::event::to_proto).collect(),
         first_event_id: task.first_event.0,
         last_event_id: task.last_event.0,
         attempt: task.token.attempt.0,
         timeout_ms: task.timeout.as_millis(),
-    })
+    }
 }
 
 pub(super) fn activity_task(task: TakenActivityTask) -> v1::ActivityTask {

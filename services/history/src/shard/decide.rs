@@ -296,7 +296,7 @@ impl Actor {
         };
         let input = Input::Start { started: Box::new(started), carried: Carried::default() };
         let answer = self.create(id, start.key.clone(), &input).map_err(Refusal::Reject);
-        let answer = answer.map(|_| Answer::Started { execution_id: id, status: Status::Running, fresh: true });
+        let answer = answer.map(|_| Answer::Started { execution_id: id, status: Status::Running, fresh: true, task: None });
         self.ride(Some(id), envelope, answer);
     }
 
@@ -310,7 +310,7 @@ impl Actor {
         } else {
             // Whoever repeats a start is told of the run that it made, though that one may have a successor by now.
             let made = run.state.started().filter(|_| repeated).map_or(id, |started| started.first_execution_id);
-            Ok(Answer::Started { execution_id: made, status, fresh: repeated })
+            Ok(Answer::Started { execution_id: made, status, fresh: repeated, task: None })
         };
         self.ride(Some(id), envelope, answer);
     }

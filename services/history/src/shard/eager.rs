@@ -182,8 +182,11 @@ impl Actor {
         Some(Given { to_start, new_events, decided_at: before.decided_at, ..Given::default() })
     }
 
-    /// Lets an answer go whose decision has committed, or whose owner is known to be the owner; with it go the activities that it gives.
+    /// Lets an answer go whose decision has committed, or whose owner is known to be the owner; with it go the tasks that it gives.
     pub(crate) fn release(&mut self, mut riding: Riding) {
+        if let (Operation::Start(start), Ok(answer)) = (&riding.envelope.operation, &mut riding.answer) {
+            self.give_first_task(start, answer);
+        }
         if let (Operation::Eager(eager), Ok(Answer::Given(given))) = (&riding.envelope.operation, &mut riding.answer)
             && let Some((token, worker_id)) = eager.answers()
             && !given.to_start.is_empty()

@@ -143,6 +143,8 @@ pub struct StartOperation {
     pub workflow_task_timeout: DurationMs,
     /// An open run of the same key is an error.
     pub fail_on_conflict: bool,
+    /// The session that gets the first workflow task with the answer, if it can be given.
+    pub eager_worker: Option<WorkerId>,
 }
 
 /// What a shard answers once it is durable.
@@ -156,6 +158,8 @@ pub enum Answer {
         status: Status,
         /// Whether this call (or an earlier one with its request id) started it.
         fresh: bool,
+        /// The run's first workflow task, for the eager worker: taken when the start has committed.
+        task: Option<Box<TakenWorkflowTask>>,
     },
     /// The input is decided.
     Decided {

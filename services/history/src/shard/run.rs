@@ -2,8 +2,8 @@
 
 use super::eager::GivenBefore;
 use super::facts::{self, Fact};
-use super::operation::{ActivityView, BusinessKey, RunView, TakenActivityTask};
-use harvest_ids::{EventId, ExecutionId, Timestamp, WorkerId};
+use super::operation::{ActivityView, BusinessKey, RunView, TakenActivityTask, TakenWorkflowTask};
+use harvest_ids::{DurationMs, EventId, ExecutionId, Timestamp, WorkerId};
 use harvest_persistence::batch::{Batch, DueRow, HistoryRow, RunMutable, RunRow, RunUpdate, TaskId, TaskRow};
 use harvest_persistence::store::StoredRun;
 use harvest_workflow_core::event::Event;
@@ -158,6 +158,12 @@ impl Run {
     /// The newest event, when it is in memory.
     pub(crate) fn newest_event(&self) -> Option<&Event> {
         self.tail.back()
+    }
+
+    /// The workflow task for the worker that has taken it.
+    pub(crate) fn taken_workflow_task(&self, token: TaskToken, first_event: EventId, last_event: EventId, timeout: DurationMs) -> TakenWorkflowTask {
+        let events = self.events(first_event, last_event);
+        TakenWorkflowTask { token, run: self.view(false), first_event, events, last_event, timeout }
     }
 
     /// An activity's task for the worker that has taken it.

@@ -4,7 +4,7 @@ use super::actor::{Actor, Happening, NEAR, PAGE};
 use super::admission::{Group, operation_bytes};
 use super::batch::respond;
 use super::neighbours::{Offer, OfferKind};
-use super::operation::{Answer, ClosedView, Operation, Refusal, TakenQuery, TakenWorkflowTask, Target};
+use super::operation::{Answer, ClosedView, Operation, Refusal, TakenQuery, Target};
 use super::queries::WaitingQuery;
 use super::{Envelope, count_refused};
 use harvest_ids::{ActivityId, Attempt, EventId, ExecutionId, WorkerId};
@@ -57,21 +57,15 @@ impl Actor {
         self.ride(Some(id), envelope, Ok(answer.unwrap_or(Answer::Gone)));
     }
 
-    fn take_workflow_task(&mut self, id: ExecutionId, worker_id: &WorkerId, sticky: Option<&WorkerId>) -> Result<Answer, Reject> {
+    pub(crate) fn take_workflow_task(&mut self, id: ExecutionId, worker_id: &WorkerId, sticky: Option<&WorkerId>) -> Result<Answer, Reject> {
         let dispatch = self.new_dispatch(worker_id);
         let reply = self.decide(id, &Input::StartWorkflowTask { dispatch: dispatch.clone() }, true)?;
         let Reply::WorkflowTask { attempt, last_event, previous_decision, timeout } = reply else { return Err(Reject::NotPending) };
         let run = self.cache.peek(id).ok_or(Reject::NotFound)?;
         let cached = sticky == Some(worker_id) && attempt == Attempt::FIRST;
         let first_event = if cached { previous_decision.next() } else { harvest_ids::EventId(1) };
-        Ok(Answer::WorkflowTask(Box::new(TakenWorkflowTask {
-            token: TaskToken { execution_id: id, activity_id: None, attempt, dispatch },
-            run: run.view(false),
-            first_event,
-            events: run.events(first_event, last_event),
-            last_event,
-            timeout,
-        })))
+        let token = TaskToken { execution_id: id, activity_id: None, attempt, dispatch };
+        Ok(Answer::WorkflowTask(Box::new(run.taken_workflow_task(token, first_event, last_event, timeout))))
     }
 
     pub(crate) fn take_activity(&mut self, id: ExecutionId, activity_id: ActivityId, worker_id: &WorkerId) -> Result<Answer, Reject> {

@@ -12,6 +12,7 @@ mod children;
 mod clock;
 mod commits;
 mod eager;
+mod eager_start;
 mod faulty;
 mod fleet;
 mod handover;

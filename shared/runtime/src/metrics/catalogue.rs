@@ -26,6 +26,8 @@ macro_rules! metrics {
 metrics! {
     #[doc = "Runs started."]
     WORKFLOW_STARTED: Counter = "harvest.workflow.started", "", ["workflow", "queue"];
+    #[doc = "Runs whose first workflow task went to a worker with the answer to their start."]
+    WORKFLOW_EAGER_STARTED: Counter = "harvest.workflow.eager_started", "", ["workflow", "queue"];
     #[doc = "Runs closed, by outcome: completed, failed, cancelled, timed_out, terminated, continued_as_new."]
     WORKFLOW_TERMINAL: Counter = "harvest.workflow.terminal", "", ["workflow", "queue", "outcome"];
     #[doc = "From start to close of a run, by outcome."]

@@ -14,6 +14,7 @@ pub struct WorkerConfig {
     pub(crate) max_concurrent_activities: u32,
     pub(crate) workflow_cache_size: usize,
     pub(crate) eager_activities: bool,
+    pub(crate) eager_starts: bool,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) cancellation_grace_period: Duration,
     pub(crate) build_id: String,
@@ -33,6 +34,7 @@ impl Default for WorkerConfig {
             max_concurrent_activities: 200,
             workflow_cache_size: 1_000,
             eager_activities: true,
+            eager_starts: true,
             shutdown_timeout: Duration::from_secs(25),
             cancellation_grace_period: Duration::from_secs(5),
             build_id: String::new(),
@@ -105,6 +107,15 @@ impl WorkerConfig {
     #[must_use]
     pub fn with_eager_activities(mut self, eager: bool) -> Self {
         self.eager_activities = eager;
+        self
+    }
+
+    /// Sets whether starts by a client that [`Worker::client`](crate::Worker::client) has made ask for the first workflow task of their run, where
+    /// they can; default true. The run then begins with the reply, in this process. To have a place for it, the worker grants the server only half of
+    /// its places for workflow tasks at a time and keeps the rest. Turn it off when runs should go to whichever worker is free.
+    #[must_use]
+    pub fn with_eager_starts(mut self, eager: bool) -> Self {
+        self.eager_starts = eager;
         self
     }
 

@@ -1,9 +1,9 @@
 //! How much a worker takes: credits granted to the server, task by task, and places that it keeps for what it asks for itself.
 //!
-//! A place is running a task, granted to the server, or kept. All places for workflow tasks are granted. Of those for activities at most a
-//! window is, so that others stay for activities that come with the reply to a decision; as tasks use up the window it is filled again from what
-//! is kept, down to the last place. So a worker never runs more than it has places for, and one that gets its tasks by the stream alone can
-//! use all of them.
+//! A place is running a task, granted to the server, or kept. Of a kind that the worker asks for itself at most a window is granted, so that
+//! others stay for tasks that come with replies: activities with that to a decision, workflow tasks with that to a start. As tasks use up the
+//! window it is filled again from what is kept, down to the last place. So a worker never runs more than it has places for, and one that gets its
+//! tasks by the stream alone can use all of them.
 
 use crate::worker::WorkerConfig;
 use harvest_proto::v1::{Credit, WorkerMessage, worker_message::Message};
@@ -76,6 +76,13 @@ struct State {
     sender: Option<mpsc::Sender<WorkerMessage>>,
 }
 
+/// Of which kinds the worker may ask for tasks itself, so that not all places for them are granted at once.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Keeps {
+    pub(crate) workflows: bool,
+    pub(crate) activities: bool,
+}
+
 /// All pools of a worker.
 #[derive(Debug)]
 pub(crate) struct Credits {
@@ -97,14 +104,16 @@ impl Place {
 }
 
 impl Credits {
-    /// `keeps` says that the worker may ask for activities itself, so that not all places for them are granted at once.
-    pub(crate) fn new(config: &WorkerConfig, keeps: bool) -> Self {
+    /// All places are free, and no session is open.
+    pub(crate) fn new(config: &WorkerConfig, keeps: Keeps) -> Self {
         let queues = u32::try_from(config.queues.len()).unwrap_or(1).max(1);
         // Every queue gets at least one place of a kind that the worker serves at all.
         let share = |all: u32| if all == 0 { 0 } else { (all / queues).max(1) };
-        let (workflows, activities) = (share(config.max_concurrent_workflows), share(config.max_concurrent_activities));
-        let window = if keeps { (activities / 2).max(1) } else { activities };
-        let pools = || QueuePools { workflow: Pool::new(workflows, workflows), activity: Pool::new(activities, window) };
+        let pool = |all: u32, keeps: bool| Pool::new(share(all), if keeps { (share(all) / 2).max(1) } else { share(all) });
+        let pools = || QueuePools {
+            workflow: pool(config.max_concurrent_workflows, keeps.workflows),
+            activity: pool(config.max_concurrent_activities, keeps.activities),
+        };
         let queues = config.queues.iter().map(|queue| (queue.clone(), pools())).collect();
         Self { state: Mutex::new(State { queues, sender: None }) }
     }
@@ -146,16 +155,16 @@ impl Credits {
         Place { credits: self.clone(), queue: queue.to_owned(), kind }
     }
 
-    /// A place for an activity that the worker asks for itself, when it keeps one of this queue.
-    pub(crate) fn reserve(self: &Arc<Self>, queue: &str) -> Option<Place> {
+    /// A place for a task that the worker asks for itself, when it keeps one of this queue.
+    pub(crate) fn reserve(self: &Arc<Self>, queue: &str, kind: TaskKind) -> Option<Place> {
         let mut state = self.lock();
-        let pool = &mut state.queues.get_mut(queue)?.activity;
+        let pool = state.queues.get_mut(queue)?.pool(kind);
         if pool.kept() == 0 || pool.window == pool.capacity {
             return None;
         }
         pool.running += 1;
         drop(state);
-        Some(Place { credits: self.clone(), queue: queue.to_owned(), kind: TaskKind::Activity })
+        Some(Place { credits: self.clone(), queue: queue.to_owned(), kind })
     }
 }
 
@@ -200,6 +209,8 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
+    const ACTIVITIES: Keeps = Keeps { workflows: false, activities: true };
+
     fn granted(receiver: &mut mpsc::Receiver<WorkerMessage>) -> (u32, u32) {
         let mut sum = (0, 0);
         while let Ok(message) = receiver.try_recv() {
@@ -216,7 +227,7 @@ mod tests {
 
     #[test]
     fn places_are_granted_once_and_again_when_their_tasks_end() {
-        let credits = Arc::new(Credits::new(&config(4, 1), true));
+        let credits = Arc::new(Credits::new(&config(4, 1), ACTIVITIES));
         let (sender, mut receiver) = mpsc::channel(16);
         credits.open(sender);
         assert_eq!(granted(&mut receiver), (4, 1));
@@ -232,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_new_session_is_granted_what_running_tasks_leave() {
-        let credits = Arc::new(Credits::new(&config(4, 0), true));
+        let credits = Arc::new(Credits::new(&config(4, 0), ACTIVITIES));
         let running = credits.take("default", TaskKind::Workflow);
         let (sender, mut receiver) = mpsc::channel(16);
         credits.open(sender);
@@ -244,7 +255,7 @@ mod tests {
 
     #[test]
     fn grants_that_do_not_fit_the_buffer_are_sent_later() {
-        let credits = Arc::new(Credits::new(&WorkerConfig::default().with_queues(["a", "b"]), false));
+        let credits = Arc::new(Credits::new(&WorkerConfig::default().with_queues(["a", "b"]), Keeps::default()));
         let (sender, mut receiver) = mpsc::channel(1);
         credits.open(sender);
         assert_eq!(granted(&mut receiver), (100, 100));
@@ -256,22 +267,35 @@ mod tests {
 
     #[test]
     fn half_of_the_activity_places_are_kept_and_granted_as_the_others_are_used() {
-        let credits = Arc::new(Credits::new(&config(1, 4), true));
+        let credits = Arc::new(Credits::new(&config(1, 4), ACTIVITIES));
         let (sender, mut receiver) = mpsc::channel(16);
         credits.open(sender);
         assert_eq!(granted(&mut receiver), (1, 2));
-        let _eager = credits.reserve("default").expect("two are kept");
-        assert!(credits.reserve("elsewhere").is_none());
+        let _eager = credits.reserve("default", TaskKind::Activity).expect("two are kept");
+        assert!(credits.reserve("elsewhere", TaskKind::Activity).is_none());
         let _first = credits.take("default", TaskKind::Activity);
         assert_eq!(granted(&mut receiver), (0, 1), "the window is filled again");
-        assert!(credits.reserve("default").is_none(), "two run and two are granted");
+        assert!(credits.reserve("default", TaskKind::Activity).is_none(), "two run and two are granted");
     }
 
     #[test]
     fn the_only_place_is_granted_and_never_kept() {
         for config in [config(1, 1), config(1, 0), config(1, 3).with_queues(["default", "other", "third"])] {
-            let credits = Arc::new(Credits::new(&config, true));
-            assert!(credits.reserve("default").is_none());
+            let credits = Arc::new(Credits::new(&config, Keeps { workflows: true, activities: true }));
+            assert!(credits.reserve("default", TaskKind::Activity).is_none());
+            assert!(credits.reserve("default", TaskKind::Workflow).is_none());
+        }
+    }
+
+    #[test]
+    fn half_of_the_workflow_places_are_kept_only_for_starts_in_the_process() {
+        for (keeps, granted_first) in [(ACTIVITIES, 5), (Keeps { workflows: true, activities: false }, 2)] {
+            let credits = Arc::new(Credits::new(&config(5, 0), keeps));
+            let (sender, mut receiver) = mpsc::channel(16);
+            credits.open(sender);
+            assert_eq!(granted(&mut receiver), (granted_first, 0));
+            let started: Vec<_> = (0..5).map_while(|_| credits.reserve("default", TaskKind::Workflow)).collect();
+            assert_eq!(started.len(), 5 - usize::try_from(granted_first).unwrap());
         }
     }
 
@@ -319,7 +343,8 @@ mod tests {
             match self.draw(16) {
                 0..=2 => self.spend(TaskKind::Workflow),
                 3..=5 => self.spend(TaskKind::Activity),
-                6..=8 => self.activities.extend(self.credits.reserve("default")),
+                6..=7 => self.activities.extend(self.credits.reserve("default", TaskKind::Activity)),
+                8 => self.workflows.extend(self.credits.reserve("default", TaskKind::Workflow)),
                 9..=11 if !self.activities.is_empty() => {
                     let index = self.draw(self.activities.len());
                     drop(self.activities.swap_remove(index));
@@ -347,7 +372,7 @@ mod tests {
     fn never_more_runs_than_there_are_places_and_all_of_them_can_be_used() {
         for seed in 0..200_u64 {
             let (workflows, activities) = (1 + u32::try_from(seed % 5).unwrap(), u32::try_from(seed % 9).unwrap());
-            let credits = Arc::new(Credits::new(&config(workflows, activities), seed % 3 > 0));
+            let credits = Arc::new(Credits::new(&config(workflows, activities), Keeps { workflows: seed % 2 > 0, activities: seed % 3 > 0 }));
             let (_sender, receiver) = mpsc::channel(1);
             let mut world = World { credits, receiver, server: (0, 0), workflows: Vec::new(), activities: Vec::new(), random: seed };
             world.reconnect(2);

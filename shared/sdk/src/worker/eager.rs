@@ -2,7 +2,7 @@
 
 use crate::worker::WorkerShared;
 use crate::worker::activity_tasks;
-use crate::worker::credits::Place;
+use crate::worker::credits::{Place, TaskKind};
 use crate::workflow::run::ServerClock;
 use harvest_ids::Timestamp;
 use harvest_proto::v1::{self, ActivityTask};
@@ -39,7 +39,7 @@ pub(crate) fn ask(worker: &WorkerShared, commands: &[Command], run_queue: &str) 
             continue;
         }
         let queue = activity.task_queue.as_ref().map_or(run_queue, |queue| queue.as_str());
-        if let Some(place) = worker.credits.reserve(queue) {
+        if let Some(place) = worker.credits.reserve(queue, TaskKind::Activity) {
             asked.commands.push(index);
             asked.places.push(place);
         }

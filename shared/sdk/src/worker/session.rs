@@ -1,8 +1,9 @@
 //! The session: one stream to a frontend, made again whenever it breaks.
 
 use crate::SDK_VERSION;
-use crate::channels::{MAX_MESSAGE_BYTES, is_transient};
+use crate::channels::{Connection, MAX_MESSAGE_BYTES, is_transient};
 use crate::worker::credits::TaskKind;
+use crate::worker::eager_start::Session;
 use crate::worker::{WorkerError, WorkerShared, activity_tasks, query_tasks, workflow_tasks};
 use harvest_proto::v1::worker_service_client::WorkerServiceClient;
 use harvest_proto::v1::{
@@ -52,11 +53,10 @@ async fn keep_connected(worker: &Arc<WorkerShared>, drain: &CancellationToken, s
     loop {
         let (index, connection) = worker.channels.current();
         let opened = Instant::now();
-        let client = WorkerServiceClient::new(connection).max_decoding_message_size(MAX_MESSAGE_BYTES);
         let ended = tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(()),
-            ended = session(worker, client, &mut worker_id, drain) => ended,
+            ended = session(worker, (index, connection), &mut worker_id, drain) => ended,
         };
         worker.credits.close();
         let status = match ended {
@@ -81,10 +81,9 @@ async fn keep_connected(worker: &Arc<WorkerShared>, drain: &CancellationToken, s
     }
 }
 
-type WorkerClient = WorkerServiceClient<crate::channels::Connection>;
-
 /// One session, from hello to its end.
-async fn session(worker: &Arc<WorkerShared>, mut client: WorkerClient, worker_id: &mut String, drain: &CancellationToken) -> Result<(), Status> {
+async fn session(worker: &Arc<WorkerShared>, frontend: (usize, Connection), worker_id: &mut String, drain: &CancellationToken) -> Result<(), Status> {
+    let mut client = WorkerServiceClient::new(frontend.1.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
     let (sender, receiver) = mpsc::channel(OUTGOING);
     let hello = message(Message::Hello(hello(worker, worker_id)));
     sender.try_send(hello).map_err(|_| Status::internal("the stream has no room for the first message"))?;
@@ -97,6 +96,7 @@ async fn session(worker: &Arc<WorkerShared>, mut client: WorkerClient, worker_id
     let (mut stream, welcome) = opened?;
     tracing::info!(worker_id = welcome.worker_id, "the session is open");
     worker_id.clone_from(&welcome.worker_id);
+    let _open = worker.session.open(Session { worker_id: worker_id.clone(), frontend });
     worker.welcomed.send_replace(true);
     if welcome.announce_timeout_ms > 0 {
         worker.attempts.set_patience(Duration::from_millis(welcome.announce_timeout_ms));
@@ -183,19 +183,16 @@ fn announce(worker: &WorkerShared, sender: &mpsc::Sender<WorkerMessage>) {
 }
 
 fn dispatch(worker: &Arc<WorkerShared>, worker_id: &str, received: ServerMessage) {
-    let (shared, id) = (worker.clone(), worker_id.to_owned());
     match received.message {
         Some(server_message::Message::WorkflowTask(task)) => {
             let queue = task.workflow.as_ref().map(|workflow| workflow.task_queue.clone()).unwrap_or_default();
             let place = worker.credits.take(&queue, TaskKind::Workflow);
-            worker.tasks.spawn(async move {
-                workflow_tasks::run(shared, id, task).await;
-                drop(place);
-            });
+            workflow_tasks::spawn(worker, worker_id, task, place);
         }
         Some(server_message::Message::QueryTask(task)) => {
             let queue = task.workflow.as_ref().map(|workflow| workflow.task_queue.clone()).unwrap_or_default();
             let place = worker.credits.take(&queue, TaskKind::Workflow);
+            let (shared, id) = (worker.clone(), worker_id.to_owned());
             worker.tasks.spawn(async move {
                 query_tasks::run(shared, id, task).await;
                 drop(place);

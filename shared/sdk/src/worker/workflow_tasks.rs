@@ -3,6 +3,7 @@
 use crate::SDK_VERSION;
 use crate::channels::MAX_MESSAGE_BYTES;
 use crate::worker::WorkerShared;
+use crate::worker::credits::Place;
 use crate::worker::eager::{self, Asked};
 use crate::worker::runs::{self, catch_up};
 use crate::workflow::run::{Run, RunError};
@@ -19,8 +20,16 @@ use tokio::time::Instant;
 /// When the server does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs one workflow task.
-pub(crate) async fn run(worker: Arc<WorkerShared>, worker_id: String, mut task: WorkflowTask) {
+/// Runs one workflow task in its place, beside whatever else the worker does.
+pub(crate) fn spawn(worker: &Arc<WorkerShared>, worker_id: &str, task: WorkflowTask, place: Place) {
+    let (shared, worker_id) = (worker.clone(), worker_id.to_owned());
+    worker.tasks.spawn(async move {
+        run(shared, worker_id, task).await;
+        drop(place);
+    });
+}
+
+async fn run(worker: Arc<WorkerShared>, worker_id: String, mut task: WorkflowTask) {
     let timeout = if task.timeout_ms == 0 { DEFAULT_TIMEOUT } else { Duration::from_millis(task.timeout_ms) };
     let deadline = Instant::now() + timeout;
     let execution_id = task.workflow.as_ref().map(|workflow| workflow.execution_id.clone()).unwrap_or_default();

@@ -15,8 +15,9 @@ use harvest_workflow_core::projection::TaskKey;
 use harvest_workflow_core::record::{Dispatch, Record};
 use harvest_workflow_core::state::{Outcome, State};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::SystemTime;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tonic::Status;
 
 /// What goes wrong on purpose.
@@ -38,6 +39,10 @@ pub struct Faults {
     pub lose_close_replies: u32,
     /// Before so many results with a decision ahead are recorded, a signal is.
     pub signals_before_ahead: u32,
+    /// So many answers to starts are lost after they were recorded.
+    pub lose_start_replies: u32,
+    /// Answers to starts wait until this is told.
+    pub hold_start_replies: Option<Arc<Notify>>,
 }
 
 /// What has happened.
@@ -57,6 +62,10 @@ pub struct Counts {
     pub ahead_sent: u32,
     /// Those that were taken.
     pub ahead_taken: u32,
+    /// Starts that asked for their first workflow task.
+    pub eager_starts_asked: u32,
+    /// Those that brought it, repetitions not counted.
+    pub eager_starts_given: u32,
     /// Most attempts that one worker had at a time.
     pub most_running: usize,
 }
@@ -231,7 +240,7 @@ impl Engine {
         let (worker_id, sender) = (self.sessions[index].id.clone(), self.sessions[index].sender.clone());
         let dispatch = self.new_dispatch(&WorkerId::new(&worker_id).unwrap());
         let message = match key {
-            TaskKey::Workflow => self.workflow_task(id, dispatch, worker_id == last_worker),
+            TaskKey::Workflow => self.workflow_task(id, dispatch, worker_id == last_worker).map(ToWorker::WorkflowTask),
             TaskKey::Activity(activity_id) => self.activity_task(id, activity_id, dispatch).map(ToWorker::ActivityTask),
         };
         let Some(message) = message else { return };
@@ -250,21 +259,25 @@ impl Engine {
         let _gone = sender.try_send(Ok(ServerMessage { message: Some(message) }));
     }
 
-    fn workflow_task(&mut self, id: ExecutionId, dispatch: Dispatch, cached: bool) -> Option<ToWorker> {
+    pub fn workflow_task(&mut self, id: ExecutionId, dispatch: Dispatch, cached: bool) -> Option<v1::WorkflowTask> {
         let reply = self.input(id, &Input::StartWorkflowTask { dispatch: dispatch.clone() }).ok()?;
         let Reply::WorkflowTask { attempt, last_event, previous_decision, timeout } = reply else { return None };
         let from = if cached && attempt == Attempt::FIRST && !self.faults.never_sticky { previous_decision.next() } else { EventId(1) };
-        let run = &self.runs[&id];
         let token = TaskToken { execution_id: id, activity_id: None, attempt, dispatch };
-        Some(ToWorker::WorkflowTask(v1::WorkflowTask {
+        Some(self.taken_workflow_task(token, from, last_event, timeout))
+    }
+
+    pub fn taken_workflow_task(&self, token: TaskToken, from: EventId, to: EventId, timeout: DurationMs) -> v1::WorkflowTask {
+        let id = token.execution_id;
+        v1::WorkflowTask {
             task_token: token::encode(&token),
             workflow: Some(self.info(id)),
-            events: run.events.iter().filter(|event| event.id >= from && event.id <= last_event).map(event::to_proto).collect(),
+            events: self.runs[&id].events.iter().filter(|event| event.id >= from && event.id <= to).map(event::to_proto).collect(),
             first_event_id: from.0,
-            last_event_id: last_event.0,
-            attempt: attempt.0,
+            last_event_id: to.0,
+            attempt: token.attempt.0,
             timeout_ms: timeout.as_millis(),
-        }))
+        }
     }
 
     pub fn activity_task(&mut self, id: ExecutionId, activity_id: ActivityId, dispatch: Dispatch) -> Option<v1::ActivityTask> {

@@ -1,6 +1,7 @@
 //! A fleet in one process for tests: the real core behind the public protocol, in memory, without durability or shards.
 
 mod eager;
+mod eager_start;
 mod engine;
 mod server;
 

@@ -160,13 +160,15 @@ impl WorkflowService for Services {
         let mut it = request.into_inner();
         let workflow_id = WorkflowId::new(&it.workflow_id).map_err(malformed)?;
         let input = payload::or_null("input", it.input.take()).map_err(malformed)?;
+        let request_id = it.request_id.clone();
         let answer = self.act(|engine| {
             let reference = WorkflowRef { workflow_type: it.workflow_type.clone(), workflow_id: it.workflow_id.clone(), ..WorkflowRef::default() };
             let open = engine.resolve(Some(reference)).ok().map(|id| engine.end_of_chain(id)).filter(|id| engine.runs[id].state.is_open());
             if open.is_some() && it.conflict_policy() == ConflictPolicy::Fail {
                 return Err(Status::from(Error::new(Reason::AlreadyRunning, "it is open")));
             }
-            let fresh = open.is_none();
+            let is_repeated = |id| engine.runs[&id].state.started().and_then(|started| started.request_id.as_ref()).is_some_and(|it| it.as_str() == request_id);
+            let fresh = open.is_none_or(is_repeated);
             let id = open.unwrap_or_else(|| {
                 let execution_id = engine.new_id(&workflow_id);
                 let started = WorkflowStarted {
@@ -186,11 +188,24 @@ impl WorkflowService for Services {
                 };
                 engine.start(started, Carried::default())
             });
-            Ok((engine.info(id), fresh))
+            let task = if fresh { engine.first_task(id, &it.eager_worker_id) } else { None };
+            Ok((engine.info(id), fresh, task))
         });
-        let (info, started_fresh) = answer?;
+        let (info, started_fresh, eager_workflow_task) = answer?;
+        let gate = self.engine.lock().unwrap().faults.hold_start_replies.clone();
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
+        {
+            let faults = &mut self.engine.lock().unwrap().faults;
+            if faults.lose_start_replies > 0 {
+                faults.lose_start_replies -= 1;
+                return Err(Status::unavailable("the answer was lost"));
+            }
+        }
         let WorkflowInfo { execution_id, workflow_id, workflow_type, state, .. } = info;
-        Ok(Response::new(StartWorkflowResponse { execution_id, workflow_id, workflow_type, state, started_fresh, warnings: Vec::new() }))
+        let warnings = Vec::new();
+        Ok(Response::new(StartWorkflowResponse { execution_id, workflow_id, workflow_type, state, started_fresh, warnings, eager_workflow_task }))
     }
 
     async fn get_workflow(&self, request: Request<GetWorkflowRequest>) -> Answer<GetWorkflowResponse> {

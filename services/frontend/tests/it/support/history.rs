@@ -85,6 +85,7 @@ impl HistoryService for FakeHistory {
             state: "RUNNING".into(),
             started_fresh: fresh,
             warnings: Vec::new(),
+            eager_workflow_task: (!start.eager_worker_id.is_empty()).then(|| v1::WorkflowTask { first_event_id: 1, ..Default::default() }),
         }))
     }
     async fn get_workflow(&self, request: Request<GetWorkflowCall>) -> Result<Response<v1::GetWorkflowResponse>, Status> {

@@ -56,6 +56,7 @@ impl Start {
             execution_timeout_ms: self.execution_timeout.map(input::millis),
             conflict_policy: policy.into(),
             workflow_task_timeout_ms: None,
+            eager_worker_id: String::new(),
         };
         let reply = fleet.workflows(Duration::ZERO, request, |mut client, call| async move { client.start_workflow(call).await }).await?;
         for warning in &reply.warnings {

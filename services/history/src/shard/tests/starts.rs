@@ -9,7 +9,7 @@ async fn a_start_is_repeated_by_its_request_and_finds_an_existing_run_otherwise(
     let stage = Stage::new(1).await;
     let owner = stage.open(0).await;
     let run = started(owner.call(requested("a", "r1", false)).await);
-    let answer = |fresh| Ok(Answer::Started { execution_id: run, status: Status::Running, fresh });
+    let answer = |fresh| Ok(Answer::Started { execution_id: run, status: Status::Running, fresh, task: None });
     assert_eq!(owner.call(requested("a", "r1", false)).await, answer(true));
     assert_eq!(owner.call(requested("a", "r1", true)).await, answer(true), "its own start is no conflict");
     assert_eq!(owner.call(requested("a", "r2", false)).await, answer(false));
@@ -31,7 +31,7 @@ async fn two_starts_of_one_key_while_it_is_looked_up_are_one_run() {
     stage.rest().await;
     owner.faults.hold_commits(false);
     let run = started(stage.soon(first).await.unwrap());
-    assert_eq!(stage.soon(second).await.unwrap(), Ok(Answer::Started { execution_id: run, status: Status::Running, fresh: false }));
+    assert_eq!(stage.soon(second).await.unwrap(), Ok(Answer::Started { execution_id: run, status: Status::Running, fresh: false, task: None }));
     assert_eq!(stage.soon(third).await.unwrap(), Err(Refusal::AlreadyExists { execution_id: run, status: Status::Running }));
     assert_eq!(owner.faults.commits(), 1);
 }
@@ -43,7 +43,7 @@ async fn a_start_of_a_closed_run_returns_it() {
     let run = owner.start("a").await;
     let task = stage.workflow_task(&owner, "w").await;
     owner.complete(&task, vec![finish()]).await.unwrap();
-    let existing = Ok(Answer::Started { execution_id: run, status: Status::Completed, fresh: false });
+    let existing = Ok(Answer::Started { execution_id: run, status: Status::Completed, fresh: false, task: None });
     assert_eq!(owner.call(start("a")).await, existing);
     let next = stage.open(0).await;
     assert_eq!(next.call(start("a")).await, existing);

@@ -1,7 +1,7 @@
 //! Clients: they start, signal, look, cancel and wait, and remember what they were told.
 
-use super::World;
 use super::program::argument;
+use super::{World, worker};
 use crate::shard::operation::{Answer, BusinessKey, Operation, Refusal, StartOperation, Target};
 use harvest_ids::{DurationMs, ExecutionId, Namespace, RequestId, ShardId, SignalName, Slot, TaskQueue, WorkflowId, WorkflowType};
 use harvest_runtime::spawn;
@@ -38,7 +38,9 @@ async fn client(world: Arc<World>, number: usize) {
     }
 }
 
-async fn start_run(world: &World, key: &BusinessKey, request: &str) -> Option<ExecutionId> {
+async fn start_run(world: &Arc<World>, key: &BusinessKey, request: &str) -> Option<ExecutionId> {
+    // Some clients are in the process of a worker.
+    let session = world.dice.one_in(2).then(|| worker::any(world));
     let operation = StartOperation {
         key: key.clone(),
         input: argument(world.dice.below(1_000_000), 2, world.dice.below(3)),
@@ -47,10 +49,14 @@ async fn start_run(world: &World, key: &BusinessKey, request: &str) -> Option<Ex
         execution_timeout: world.dice.one_in(6).then(|| DurationMs::new("timeout", 1_000 + world.dice.below(20_000)).unwrap()),
         workflow_task_timeout: DurationMs::from_millis_const(10_000),
         fail_on_conflict: world.dice.one_in(2),
+        eager_worker: session.as_ref().map(|session| session.id().clone()),
     };
     match world.insist(shard_of(key), || Operation::Start(Box::new(operation.clone()))).await {
-        Ok(Answer::Started { execution_id, fresh, .. }) => {
-            world.note(format_args!("{request} is run {execution_id} fresh {fresh}"));
+        Ok(Answer::Started { execution_id, fresh, task, .. }) => {
+            world.note(format_args!("{request} is run {execution_id} fresh {fresh} with its task {}", task.is_some()));
+            if let (Some(task), Some(session)) = (task, session) {
+                worker::first_task(world, session, *task);
+            }
             let mut ledger = world.ledger();
             ledger.started.insert(execution_id);
             if fresh {

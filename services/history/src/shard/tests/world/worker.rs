@@ -47,6 +47,10 @@ impl Session {
         Arc::new(Self { id: world.ids.worker_id(), dead: AtomicBool::new(false), runs: Mutex::default(), running: Mutex::default() })
     }
 
+    pub(super) fn id(&self) -> &WorkerId {
+        &self.id
+    }
+
     fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Relaxed)
     }
@@ -92,6 +96,21 @@ pub(super) async fn take(world: Arc<World>, offer: Offer) {
         None => {}
         Some(Ok(other)) => world.ledger().violations.push(format!("{other:?} instead of a task")),
     }
+}
+
+/// The session of some worker.
+pub(super) fn any(world: &World) -> Arc<Session> {
+    world.sessions()[world.dice.index(WORKERS)].clone()
+}
+
+/// A start by a client in a worker's process has brought the run's first workflow task.
+pub(super) fn first_task(world: &Arc<World>, session: Arc<Session>, task: TakenWorkflowTask) {
+    let world = world.clone();
+    drop(spawn("first task", async move {
+        if world.hop().await && !session.is_dead() {
+            decide(&world, &session, task).await;
+        }
+    }));
 }
 
 async fn history(world: &World, run: ExecutionId, to: EventId) -> Vec<Event> {
