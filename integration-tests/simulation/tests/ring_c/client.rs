@@ -35,6 +35,18 @@ pub async fn live(world: Arc<World>, host: &'static str, number: u64, dice: Dice
     Ok(())
 }
 
+/// The life of a client in a worker's process: it starts some runs, which may begin in that process, and dies with it.
+pub async fn live_beside(world: Arc<World>, client: Client, name: String, dice: Dice) {
+    let me = Me { world, client: client.with_patience(Duration::from_secs(8)), dice, name };
+    for start in 0..STARTS {
+        sleep(me.dice.millis(2_000)).await;
+        if me.world.is_calm() {
+            return; // what is started now might not be over in the end
+        }
+        let _accompanied_by_nobody = me.start(&format!("{}.{start}", me.name), start).await;
+    }
+}
+
 struct Me {
     world: Arc<World>,
     client: Client,

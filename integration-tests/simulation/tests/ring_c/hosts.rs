@@ -62,7 +62,7 @@ pub fn add_all(sim: &mut Sim<'_>, seed: u64, world: &Arc<World>, late: mpsc::Rec
 
 async fn run(seed: u64, world: &Arc<World>, host: &Arc<Host>, ids: Arc<dyn IdSource>, stop: CancellationToken) -> anyhow::Result<()> {
     match host.kind {
-        Kind::Worker => worker(world, host, stop).await,
+        Kind::Worker => worker(seed, world, host, stop).await,
         Kind::Client => {
             let lives = (0..client::CLIENTS).map(|number| client::live(world.clone(), host.name, number, Dice::new(mix(seed, host.name, 1_000 + number))));
             futures::future::try_join_all(lives).await.map(drop)
@@ -75,7 +75,7 @@ async fn run(seed: u64, world: &Arc<World>, host: &Arc<Host>, ids: Arc<dyn IdSou
     }
 }
 
-async fn worker(world: &Arc<World>, host: &Arc<Host>, stop: CancellationToken) -> anyhow::Result<()> {
+async fn worker(seed: u64, world: &Arc<World>, host: &Arc<Host>, stop: CancellationToken) -> anyhow::Result<()> {
     let config = WorkerConfig::default()
         .with_addresses([format!("http://frontend-1:{PORT}"), format!("http://frontend-2:{PORT}")])
         .with_identity(host.name)
@@ -88,7 +88,18 @@ async fn worker(world: &Arc<World>, host: &Arc<Host>, stop: CancellationToken) -
         .network(net::network())
         .worker(config)
         .build()?;
-    Ok(worker.run(async move { stop.cancelled().await }).await?)
+    let (client, welcomed) = (worker.client()?, worker.welcomed());
+    let dice = Dice::new(mix(seed, host.name, 2_000 + host.starts()));
+    let starts = async {
+        welcomed.await;
+        client::live_beside(world.clone(), client, format!("{}.{}", host.name, host.starts()), dice).await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        ended = worker.run(async move { stop.cancelled().await }) => Ok(ended?),
+        () = starts => Ok(()),
+    }
 }
 
 /// What a service gets from its process.

@@ -129,6 +129,11 @@ impl Host {
         (Arc::new(SeededIds::new(mix(self.seed, self.name, start))), stop)
     }
 
+    /// How often its process has started.
+    pub fn starts(&self) -> u64 {
+        self.starts.load(Ordering::Relaxed)
+    }
+
     /// Asks its process to end.
     pub fn ask_to_end(&self) {
         lock(&self.stop).cancel();

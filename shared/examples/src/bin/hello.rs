@@ -22,7 +22,7 @@ async fn main() -> anyhow::Result<()> {
 
     let worker =
         HarvestBuilder::new().workflows(workflows![hello]).activities(activities![greet]).worker(WorkerConfig::default().with_addresses([&address])).build()?;
-    let client = Client::connect([&address])?;
+    let client = worker.client()?;
     let welcomed = worker.welcomed();
     let answer = async {
         welcomed.await;

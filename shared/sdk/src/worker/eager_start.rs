@@ -88,9 +88,10 @@ impl Asked {
         Ok(channels.retry_from(Some(first), deadline, None, attempt).await?.into_inner())
     }
 
-    /// One try. It goes on when the caller gives up, for its answer may bring a task that would wait for its timeout otherwise.
+    /// One try. It goes on when the caller gives up or the worker drains, for its answer may bring a task that would wait for its timeout otherwise.
     async fn attempt(self: Arc<Self>, connection: Connection, request: StartWorkflowRequest) -> Result<Response<StartWorkflowResponse>, Status> {
-        let attempt = tokio::spawn(async move {
+        let tasks = self.worker.tasks.clone();
+        let attempt = tasks.spawn(async move {
             let mut service = WorkflowServiceClient::new(connection).max_decoding_message_size(MAX_MESSAGE_BYTES);
             let answer = tokio::time::timeout(TRY_TIMEOUT, service.start_workflow(request)).await;
             let mut answer = answer.map_err(|_| Status::deadline_exceeded("no answer in time"))??;

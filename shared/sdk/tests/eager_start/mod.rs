@@ -131,6 +131,22 @@ async fn a_task_is_run_although_the_caller_of_the_start_has_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_drains_runs_the_tasks_of_starts_that_are_on_their_way() {
+    let fleet = Fleet::start().await;
+    let (client, running) = beside(&fleet, |config| config).await;
+    let gate = Arc::new(Notify::new());
+    fleet.faults(|faults| faults.hold_start_replies = Some(gate.clone()));
+    let starting = tokio::spawn(async move { client.start(&doubled, StartOptions::new("a"), 4).await.map(drop) });
+    fleet.until("the start", |engine| (engine.counts.eager_starts_given == 1).then_some(())).await;
+    let stopping = tokio::spawn(running.stop());
+    fleet.until("the drain", |engine| engine.sessions[0].draining.then_some(())).await;
+    gate.notify_one();
+    starting.await.unwrap().unwrap();
+    in_time(stopping).await.unwrap();
+    assert!(fleet.engine().runs.values().all(|run| !run.state.is_open()), "it was decided before the worker ended");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_has_drained_asks_for_nothing() {
     let fleet = Fleet::start().await;
     let (client, running) = beside(&fleet, |config| config).await;
