@@ -317,6 +317,27 @@ async fn a_session_that_breaks_is_opened_again_under_its_id_and_attempts_go_on()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_that_is_sent_twice_runs_once() {
+    let (fleet, probe, worker) = set_up().await;
+    fleet.faults(|faults| (faults.repeat_activities, faults.never_eager) = (true, true));
+    let client = fleet.client();
+    let first = client.start(&waits, StartOptions::new("a"), ()).await.unwrap();
+    in_time(probe.began.notified()).await;
+    // The stream is in order: what comes for the second run comes after both copies of the first one's task.
+    let second = client.start(&waits, StartOptions::new("b"), ()).await.unwrap();
+    fleet.until("the second attempt", |_| (probe.calls.load(Ordering::SeqCst) >= 2).then_some(())).await;
+    for _ in 0..2 {
+        probe.go_on.notify_one();
+        in_time(probe.dropped.notified()).await;
+    }
+    for handle in [first, second] {
+        assert_eq!(in_time(handle.result()).await.unwrap(), "attempt 1");
+    }
+    assert_eq!(probe.calls.load(Ordering::SeqCst), 2);
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_attempt_that_nobody_confirms_is_aborted() {
     let (fleet, probe, worker) = set_up().await;
     fleet.faults(|faults| faults.mute_announcements = true);

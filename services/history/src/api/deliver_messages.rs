@@ -21,10 +21,10 @@ pub(super) async fn deliver_messages(api: &Api, call: DeliverMessagesCall) -> Re
         answers.push(shard.submit(operation).map_err(|refusal| api.error(shard_id, refusal))?);
     }
     for answer in answers {
-        match answer.await.unwrap_or(Err(Refusal::NotOwner)) {
-            // What the target refuses is an outcome: delivering it again would change nothing and block those behind it.
-            Ok(_) | Err(Refusal::Reject(_) | Refusal::NotFound) => {}
-            Err(refusal) => return Err(api.error(shard_id, refusal)),
+        if let Err(refusal) = answer.await.unwrap_or(Err(Refusal::NotOwner))
+            && !refusal.ends_delivery()
+        {
+            return Err(api.error(shard_id, refusal));
         }
     }
     Ok(DeliverMessagesReply {})

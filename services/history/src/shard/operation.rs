@@ -376,3 +376,21 @@ pub enum Refusal {
     #[error("the run cannot be read: {0}")]
     Corrupt(String),
 }
+
+impl Refusal {
+    /// Whether a message that is answered so is done with: what its target refuses is an outcome, and delivering it again would change nothing and
+    /// block those behind it.
+    pub(crate) fn ends_delivery(&self) -> bool {
+        match self {
+            Self::Reject(_) | Self::NotFound => true,
+            Self::NotOwner
+            | Self::Unavailable(_)
+            | Self::StoreAway
+            | Self::Overloaded { .. }
+            | Self::AlreadyExists { .. }
+            | Self::Poisoned(_)
+            | Self::QueryTimeout
+            | Self::Corrupt(_) => false,
+        }
+    }
+}

@@ -25,6 +25,8 @@ use tonic::Status;
 pub struct Faults {
     /// So many answers to completed workflow tasks are lost after they were recorded.
     pub lose_decision_replies: u32,
+    /// Activity tasks go over the stream twice.
+    pub repeat_activities: bool,
     /// Always the full history, as if nobody had the run cached.
     pub never_sticky: bool,
     /// Announcements are not answered.
@@ -256,7 +258,10 @@ impl Engine {
             self.runs.get_mut(&id).unwrap().last_worker = worker_id;
         }
         // A stream that is gone loses the task: it times out or is lost, as in a real fleet.
-        let _gone = sender.try_send(Ok(ServerMessage { message: Some(message) }));
+        let repeated = self.faults.repeat_activities && !is_workflow;
+        for message in std::iter::repeat_n(message, if repeated { 2 } else { 1 }) {
+            let _gone = sender.try_send(Ok(ServerMessage { message: Some(message) }));
+        }
     }
 
     pub fn workflow_task(&mut self, id: ExecutionId, dispatch: Dispatch, cached: bool) -> Option<v1::WorkflowTask> {

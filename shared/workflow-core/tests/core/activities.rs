@@ -9,7 +9,7 @@ use harvest_workflow_core::input::*;
 use harvest_workflow_core::machine::activity::ActivityPhase;
 use harvest_workflow_core::payload::Failure;
 use harvest_workflow_core::projection::TaskKey;
-use harvest_workflow_core::record::Control;
+use harvest_workflow_core::record::{Control, Dispatch};
 use harvest_workflow_core::retry::RetryPolicy;
 
 fn failed(error_type: &str) -> ActivityOutcome {
@@ -61,6 +61,18 @@ fn a_start_is_durable_first_only_when_there_is_one_attempt() {
         let dispatch = run.dispatch(3);
         assert_eq!(run.refused(Input::StartActivity { activity_id, dispatch }), Reject::NotPending);
     }
+}
+
+#[test]
+fn an_answer_to_a_dispatch_of_an_older_owner_is_stale_though_it_has_the_same_number() {
+    let (mut run, id) = with_options(|_| {});
+    // The start was lost with its owner, and the next owner, which counts from 1 again, gives the attempt to the same worker.
+    let lost = run.dispatch(2);
+    let again = Dispatch { epoch: Epoch(lost.epoch.0 + 1), ..lost.clone() };
+    run.ok(Input::StartActivity { activity_id: id, dispatch: again.clone() });
+    let (lost, again) = (run.token(Some(id), Attempt(1), lost), run.token(Some(id), Attempt(1), again));
+    assert!(matches!(run.close_activity(&lost, ActivityOutcome::Completed(payload("1"))), Err(Reject::StaleTask { .. })));
+    run.close_activity(&again, ActivityOutcome::Completed(payload("2"))).unwrap();
 }
 
 #[test]

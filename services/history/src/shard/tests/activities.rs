@@ -46,6 +46,16 @@ async fn a_run_of_one_activity_is_four_commits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_that_does_not_have_the_run_in_memory_gets_its_whole_history() {
+    let stage = Stage::new(1).await;
+    let (owner, _, charge) = charging(&stage, 3).await;
+    owner.call(close_activity(&charge.token, done("1"))).await.unwrap();
+    let task = stage.workflow_task(&owner, "x").await;
+    assert_eq!(task.first_event.0, 1, "the last decision was the work of another");
+    owner.complete(&task, vec![finish()]).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_start_that_was_lost_with_its_owner_is_offered_again_and_its_completion_adopted() {
     let stage = Stage::new(1).await;
     let (old, run, charge) = charging(&stage, 3).await;

@@ -61,6 +61,31 @@ async fn a_read_of_a_run_with_uncommitted_changes_rides_its_batch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_that_tells_of_an_uncommitted_end_rides_its_batch() {
+    let stage = Stage::new(1).await;
+    let owner = stage.open(0).await;
+    let (one, two) = (owner.start("one").await, owner.start("two").await);
+    let end = |run| input(run, Input::Terminate { reason: "enough".to_owned(), request_id: None });
+    let looks = owner.faults.epoch_reads();
+    // Commits hang; a look at the epoch would be answered.
+    owner.faults.hold_commits(true);
+    let in_flight = owner.handle.submit(end(one)).unwrap();
+    stage.rest().await;
+    let in_the_open = owner.handle.submit(end(two)).unwrap();
+    let mut refused = [one, two].map(|run| owner.handle.submit(super::stage::signal(Target::Execution(run), "late")).unwrap());
+    stage.rest().await;
+    assert!(refused.iter_mut().all(|answer| answer.try_recv().is_err()), "nobody knows yet that the runs have ended");
+    owner.faults.hold_commits(false);
+    for ended in [in_flight, in_the_open] {
+        assert!(stage.soon(ended).await.unwrap().is_ok());
+    }
+    for answer in refused {
+        assert!(matches!(stage.soon(answer).await.unwrap(), Err(Refusal::Reject(Reject::Closed { .. }))));
+    }
+    assert_eq!(owner.faults.epoch_reads(), looks);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_owner_whose_fence_is_gone_answers_nobody_and_dispatches_nothing() {
     let stage = Stage::new(1).await;
     let old = stage.open(0).await;

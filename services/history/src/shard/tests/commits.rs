@@ -197,9 +197,12 @@ async fn a_version_is_acknowledged_only_after_older_decisions_have_committed() {
     owner.config.send_replace(Arc::new(ShardConfig { version: (1, 5), limits: Limits::default() }));
     stage.rest().await;
     assert_eq!(told(), [(0, 0)]);
+    owner.faults.script([Fate::Commits, Fate::Unavailable]);
     owner.faults.hold_commits(false);
-    stage.soon(second).await.unwrap().unwrap();
     stage.soon(first).await.unwrap().unwrap();
+    stage.rest().await;
+    assert_eq!(told(), [(0, 0)], "the second decision has not committed");
+    stage.soon(second).await.unwrap().unwrap();
     stage.rest().await;
     assert_eq!(told(), [(0, 0), (1, 5)]);
     let run = owner.start("under-the-new-one").await;

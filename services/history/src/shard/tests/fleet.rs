@@ -98,9 +98,8 @@ impl Neighbours for FakeFleet {
             }
         }
         for answer in answers {
-            match answer.await.unwrap_or(Err(Refusal::NotOwner)) {
-                Ok(_) | Err(Refusal::Reject(_) | Refusal::NotFound) => {}
-                Err(_) => return false,
+            if answer.await.unwrap_or(Err(Refusal::NotOwner)).is_err_and(|refusal| !refusal.ends_delivery()) {
+                return false;
             }
         }
         let mut inner = self.inner();

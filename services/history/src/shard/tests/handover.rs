@@ -1,13 +1,16 @@
 //! A shard that is handed over.
 
 use super::faulty::{Faults, Faulty, Pace};
-use super::stage::{Stage, activity, close_activity, done, finish, start, started};
+use super::stage::{Stage, activity, close_activity, done, finish, input, start, started};
 use crate::shard::actor::{ShardConfig, ShardDeps, Tuning, open_when};
 use crate::shard::memory::Memory;
 use crate::shard::neighbours::OfferKind;
 use crate::shard::operation::{Answer, Operation, Refusal, Target};
-use harvest_ids::ShardId;
+use harvest_ids::{DurationMs, ShardId, TimerName, Timestamp};
+use harvest_persistence::batch::DueRow;
 use harvest_runtime::Clock;
+use harvest_workflow_core::command::Command;
+use harvest_workflow_core::input::Input;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -54,16 +57,16 @@ async fn a_decision_can_be_answered_to_the_next_owner_after_a_handover() {
     owner.complete(&task, vec![finish()]).await.unwrap();
 }
 
+fn timer(name: &str, millis: u64) -> Command {
+    Command::StartTimer { timer_id: TimerName::new(name).unwrap(), duration: DurationMs::new("duration", millis).unwrap() }
+}
+
 #[tokio::test(start_paused = true)]
 async fn near_deadlines_are_armed_when_they_are_durable() {
     let stage = Stage::new(1).await;
     let owner = stage.open(0).await;
     let run = owner.start("a").await;
     let task = stage.workflow_task(&owner, "w").await;
-    let timer = |name: &str, millis| harvest_workflow_core::command::Command::StartTimer {
-        timer_id: harvest_ids::TimerName::new(name).unwrap(),
-        duration: harvest_ids::DurationMs::new("duration", millis).unwrap(),
-    };
     owner.complete(&task, vec![timer("far", 3_600_000)]).await.unwrap();
     assert!(stage.fleet.inner().armed.is_empty());
     owner.signal(run, "s").await.unwrap();
@@ -73,9 +76,29 @@ async fn near_deadlines_are_armed_when_they_are_durable() {
     let armed = stage.fleet.inner().armed.clone();
     assert_eq!(armed.iter().map(|(_, id, _)| *id).collect::<Vec<_>>(), [run]);
     // A wake that comes early is kept armed by the owner itself.
-    owner.call(super::stage::input(run, harvest_workflow_core::input::Input::Wake)).await.unwrap();
+    owner.call(input(run, Input::Wake)).await.unwrap();
     stage.clock.sleep(Duration::from_secs(1)).await;
+    assert!(stage.fleet.inner().offers.iter().any(|offer| offer.execution_id == run), "in time, not when something else wakes the run");
     stage.workflow_task(&owner, "w").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_one_deadline_has_passed_the_next_one_is_armed() {
+    let stage = Stage::new(1).await;
+    let owner = stage.open(0).await;
+    let run = owner.start("a").await;
+    let task = stage.workflow_task(&owner, "w").await;
+    owner.complete(&task, vec![timer("first", 20_000), timer("second", 90_000)]).await.unwrap();
+    let decided = stage.clock.now();
+    let due = async || stage.store.due(&[ShardId(0)], Timestamp::from_millis(i64::MAX), 10).await.unwrap();
+    let row = |millis| (ShardId(0), DueRow { execution_id: run, due_at: decided.plus(DurationMs::new("duration", millis).unwrap()) });
+    assert_eq!(due().await, [row(20_000)]);
+    stage.clock.sleep(Duration::from_secs(21)).await;
+    owner.call(input(run, Input::Wake)).await.unwrap();
+    assert_eq!(due().await, [row(90_000)]);
+    stage.clock.sleep(Duration::from_secs(70)).await;
+    owner.call(input(run, Input::Wake)).await.unwrap();
+    assert_eq!(due().await, []);
 }
 
 /// What a takeover waits for is counted in round trips: each is 100 ms here.

@@ -298,6 +298,7 @@ impl World {
         }
         self.run.state = State::from_records(&self.run.log);
         self.run.epoch += 1;
+        self.run.sequence = 0;
         self.run.check_log();
     }
 

@@ -147,9 +147,9 @@ impl World {
             }
         }
         for answer in answers {
-            match tokio::time::timeout(CALL_TIMEOUT, answer).await {
-                Ok(Ok(Ok(_) | Err(Refusal::Reject(_) | Refusal::NotFound))) => {}
-                Ok(_) | Err(_) => return false,
+            let Ok(answer) = tokio::time::timeout(CALL_TIMEOUT, answer).await else { return false };
+            if answer.unwrap_or(Err(Refusal::NotOwner)).is_err_and(|refusal| !refusal.ends_delivery()) {
+                return false;
             }
         }
         self.note(format_args!("{} messages delivered to shard {target}", messages.len()));
