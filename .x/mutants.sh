@@ -109,7 +109,7 @@ mutants_ring() {
     100)
       # A line of the runner, `FAIL [ 0.1s] (1/2) package test`, and of the simulation the seed.
       MUTANTS_FOUND=$(sed -nE 's/^ *(FAIL|TIMEOUT|ABORT|LEAK-FAIL|SIG[A-Z]*) \[[^]]*\] *(\([^)]*\) *)?(.*)$/\3 (\1)/p' "$log" | head -1)
-      MUTANTS_FOUND="$MUTANTS_FOUND$(sed -n 's/^seed \([0-9]*\) fails$/, seed \1/p' "$log" | head -1)"
+      MUTANTS_FOUND="$MUTANTS_FOUND$(sed -n 's/^ *seed \([0-9]*\) fails$/, seed \1/p' "$log" | head -1)"
       return 1
       ;;
     101) return 2 ;;
