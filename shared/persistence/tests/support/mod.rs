@@ -17,6 +17,8 @@ pub enum Fault {
     CutRequest,
     /// The connection ends when the server answers; the answer is lost.
     CutAnswer,
+    /// Connections that exist or begin now say nothing any more, without an end, also after this is over.
+    Silent,
 }
 
 /// A running proxy; ends with the test's runtime.
@@ -72,7 +74,7 @@ async fn requests(
     cut: watch::Sender<bool>,
     mut is_cut: watch::Receiver<bool>,
 ) {
-    let mut started = false;
+    let (mut started, mut silent) = (false, false);
     loop {
         let message = tokio::select! {
             message = read_message(&mut from, started) => message,
@@ -81,7 +83,8 @@ async fn requests(
         let Some((kind, bytes)) = message else { return };
         started = true;
         let fault = *fault.lock().unwrap();
-        let hold = fault == Fault::HoldSync && kind == 'S';
+        silent |= fault == Fault::Silent;
+        let hold = silent || (fault == Fault::HoldSync && kind == 'S');
         if fault == Fault::CutRequest && kind == 'B' {
             cut.send_replace(true);
             return;

@@ -1,5 +1,7 @@
+-- Busy rows are skipped: their processes are checking in right now, and two that waited for each other's rows would be a deadlock.
 WITH expired AS (
-    DELETE FROM harvest.member WHERE expires_at <= now() AND process_id <> $1
+    DELETE FROM harvest.member
+    WHERE process_id IN (SELECT process_id FROM harvest.member WHERE expires_at <= now() AND process_id <> $1 FOR UPDATE SKIP LOCKED)
 ),
 announced AS (
     INSERT INTO harvest.member (process_id, service, address, expires_at)
