@@ -73,11 +73,12 @@ pub struct ConfigServer {
 pub async fn build(config: &Config, deps: Deps) -> Result<ConfigServer, BuildError> {
     deps.health.set("config", false);
     let inner = CancellationToken::new();
-    let server = Server::bind_on(&deps.network, config.grpc_listen).await?;
+    let server = Server::bind_on(&deps.network, config.grpc_listen).await?.follow(deps.health.watch());
     let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
     let me = Member { service: ServiceKind::Config, process_id: deps.ids.process_id(), address };
     let options = DirectoryOptions { lease_interval: None, ..DirectoryOptions::default() };
     let directory = Directory::start(deps.directory, deps.clock.clone(), options, inner.clone()).await?;
+    directory.tell(deps.health.clone());
     let hub = Arc::new(Hub::new(deps.store, deps.bus, deps.clock, config.worker_ttl_ms));
     let (beacon, check) = (Duration::from_millis(config.beacon_interval_ms), Duration::from_millis(config.check_interval_ms));
     Ok(ConfigServer { server, me, directory, hub, beacon, check, health: deps.health, inner })

@@ -97,7 +97,9 @@ pub struct Frontend {
 pub async fn build(config: &Config, deps: Deps) -> Result<Frontend, BuildError> {
     deps.health.set(HEALTH_PART, false);
     let drain_timeout = Duration::from_millis(config.drain_timeout_ms);
-    let server = Server::bind_on(&deps.network, config.grpc_listen).await?.drain_timeout(drain_timeout);
+    let max_age = (config.max_connection_age_ms > 0).then(|| Duration::from_millis(config.max_connection_age_ms));
+    let server = Server::bind_on(&deps.network, config.grpc_listen).await?;
+    let server = server.drain_timeout(drain_timeout).max_connection_age(max_age).follow(deps.health.watch());
     let failed = |source| BuildError::Http { address: config.http_listen, source };
     let http = deps.network.bind(config.http_listen).await.map_err(failed)?;
     let http_address = http.local_addr().map_err(failed)?;
@@ -110,6 +112,7 @@ pub async fn build(config: &Config, deps: Deps) -> Result<Frontend, BuildError> 
     let me = Member { service: ServiceKind::Frontend, process_id: deps.ids.process_id(), address };
     let (inner, stopping) = (CancellationToken::new(), CancellationToken::new());
     let directory = Directory::start(deps.directory, deps.clock.clone(), DirectoryOptions::default(), inner.clone()).await?;
+    directory.tell(deps.health.clone());
     let channels = Arc::new(Channels::on(deps.network.clone()));
     let members = directory.clone();
     let addresses = move || members.members(ServiceKind::Config).into_iter().map(|member| member.address).collect();

@@ -24,7 +24,7 @@ use harvest_rpc::network::Network;
 use harvest_rpc::request_bytes::RequestBytes;
 use harvest_rpc::server::Server;
 use harvest_runtime::{Clock, Health, IdSource};
-use harvest_shards::{Directory, DirectoryOptions, LeaseKeeper, LeaseOptions};
+use harvest_shards::{Directory, DirectoryOptions, FleetClock, LeaseKeeper, LeaseOptions};
 use harvest_workflow_core::limits::Limits;
 use host::Host;
 use shard::actor::{ShardConfig, ShardDeps};
@@ -73,22 +73,26 @@ pub async fn build(config: &Config, deps: Deps) -> anyhow::Result<History> {
     deps.health.set("history", false);
     let inner = CancellationToken::new();
     let requests = RequestBytes::new(config.max_request_bytes, "max_request_bytes");
-    let server = Server::bind_on(&deps.network, config.grpc_listen).await?.bound_requests(requests, &[]);
+    let server = Server::bind_on(&deps.network, config.grpc_listen).await?.bound_requests(requests, &[]).follow(deps.health.watch());
     let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
     let me = Member { service: ServiceKind::History, process_id: deps.ids.process_id(), address };
     let directory = Directory::start(deps.directory.clone(), deps.clock.clone(), DirectoryOptions::default(), inner.clone())
         .await
         .context("the directory of the fleet cannot be read; has `harvest migrate` run?")?;
+    directory.tell(deps.health.clone());
+    // What runs are stamped with and judged by, whoever owns their shard.
+    let clock: Arc<dyn Clock> =
+        FleetClock::start(deps.directory.clone(), deps.clock, "history", inner.clone()).await.context("the database's clock cannot be read")?;
     let channels = Arc::new(Channels::on(deps.network.clone()));
     let members = directory.clone();
     let addresses = move || members.members(ServiceKind::Config).into_iter().map(|member| member.address).collect();
-    let source = Arc::new(GrpcSource::new(channels.clone(), deps.clock.clone(), addresses));
-    let handle = ConfigHandle::start(deps.bus.as_ref(), source.clone(), deps.clock.clone(), ConfigOptions::new("history"), inner.clone()).await;
+    let source = Arc::new(GrpcSource::new(channels.clone(), clock.clone(), addresses));
+    let handle = ConfigHandle::start(deps.bus.as_ref(), source.clone(), clock.clone(), ConfigOptions::new("history"), inner.clone()).await;
     let sticky_timeout = Duration::from_millis(config.shard.sticky_timeout_ms);
-    let fleet = Arc::new(Fleet::start(me.clone(), directory.clone(), channels, source, deps.clock.clone(), sticky_timeout, inner.clone()));
+    let fleet = Arc::new(Fleet::start(me.clone(), directory.clone(), channels, source, clock.clone(), sticky_timeout, inner.clone()));
     let shard_deps = ShardDeps {
         store: deps.store.clone(),
-        clock: deps.clock.clone(),
+        clock: clock.clone(),
         ids: deps.ids,
         neighbours: fleet.clone(),
         config: shard_config(handle.clone(), inner.clone()),
@@ -101,8 +105,8 @@ pub async fn build(config: &Config, deps: Deps) -> anyhow::Result<History> {
         renew_interval: Duration::from_millis(config.lease.renew_interval_ms),
         ..LeaseOptions::default()
     };
-    let keeper = LeaseKeeper::new(directory.clone(), deps.directory, deps.clock.clone(), host.clone(), me.clone(), options);
-    let api = Api { host, handed: keeper.handed(), store: deps.store, directory: directory.clone(), config: handle, clock: deps.clock };
+    let keeper = LeaseKeeper::new(directory.clone(), deps.directory, clock.clone(), host.clone(), me.clone(), options);
+    let api = Api { host, handed: keeper.handed(), store: deps.store, directory: directory.clone(), config: handle, clock };
     Ok(History { server, me, directory, api, keeper, health: deps.health, inner })
 }
 

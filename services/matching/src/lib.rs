@@ -84,11 +84,12 @@ pub async fn build(config: &Config, deps: Deps) -> Result<Matching, BuildError> 
 pub async fn build_with(config: &Config, deps: Deps, owners: Arc<dyn Owners>) -> Result<Matching, BuildError> {
     deps.health.set("matching", false);
     let inner = CancellationToken::new();
-    let server = Server::bind_on(&deps.network, config.grpc_listen).await?;
+    let server = Server::bind_on(&deps.network, config.grpc_listen).await?.follow(deps.health.watch());
     let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
     let me = Member { service: ServiceKind::Matching, process_id: deps.ids.process_id(), address };
     let options = DirectoryOptions { lease_interval: None, ..DirectoryOptions::default() };
     let directory = Directory::start(deps.directory, deps.clock.clone(), options, inner.clone()).await?;
+    directory.tell(deps.health.clone());
     let dispatcher = Dispatcher::new(config.bounds(), owners, deps.clock);
     let api = Api { dispatcher, window: config.offers_per_queue, shutdown: inner.clone() };
     Ok(Matching { server, me, directory, api, health: deps.health, inner })

@@ -22,7 +22,7 @@ use harvest_rpc::client::Channels;
 use harvest_rpc::network::Network;
 use harvest_rpc::server::{ServeError, Server};
 use harvest_runtime::{Clock, Health, IdSource};
-use harvest_shards::{Directory, DirectoryOptions};
+use harvest_shards::{Directory, DirectoryOptions, FleetClock};
 use owner::GrpcOwners;
 use scanner::Scanner;
 use std::sync::Arc;
@@ -83,11 +83,13 @@ pub async fn build(config: &Config, deps: Deps) -> Result<TimerScanner, BuildErr
 pub async fn build_with(config: &Config, deps: Deps, owners: Arc<dyn Owners>) -> Result<TimerScanner, BuildError> {
     deps.health.set("timer-scanner", false);
     let inner = CancellationToken::new();
-    let server = Server::bind_on(&deps.network, config.grpc_listen).await?;
+    let server = Server::bind_on(&deps.network, config.grpc_listen).await?.follow(deps.health.watch());
     let address = if config.advertise_address.is_empty() { format!("http://{}", server.address()) } else { config.advertise_address.clone() };
     let me = Member { service: ServiceKind::TimerScanner, process_id: deps.ids.process_id(), address };
-    let directory = Directory::start(deps.directory, deps.clock.clone(), DirectoryOptions::default(), inner.clone()).await?;
-    let scanner = Scanner::new(me.process_id.clone(), deps.store, owners, directory.clone(), deps.clock, config.scan.options());
+    let directory = Directory::start(deps.directory.clone(), deps.clock.clone(), DirectoryOptions::default(), inner.clone()).await?;
+    directory.tell(deps.health.clone());
+    let clock = FleetClock::start(deps.directory, deps.clock, "timer-scanner", inner.clone()).await?;
+    let scanner = Scanner::new(me.process_id.clone(), deps.store, owners, directory.clone(), clock, config.scan.options());
     Ok(TimerScanner { server, me, directory, scanner, health: deps.health, inner })
 }
 

@@ -148,6 +148,10 @@ pub trait DirectoryStore: Send + Sync + 'static {
     async fn release_lease(&self, shard_id: ShardId, process_id: &str) -> Result<(), StoreError>;
     /// Gives a lease to another process, which holds it from now on for `ttl_ms`; false when it was not this one's any more.
     async fn transfer_lease(&self, shard_id: ShardId, process_id: &str, to: &Member, ttl_ms: u64) -> Result<bool, StoreError>;
+    /// What the database's clock shows; `None` for a store that has none of its own.
+    async fn now(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
+    }
     /// The slot map: (version, for each of the 4 096 slots its shard).
     async fn slot_map(&self) -> Result<(u64, Vec<ShardId>), StoreError>;
 }

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -57,6 +58,8 @@ pub struct Server {
     calls: TaskTracker,
     drain_timeout: Duration,
     bounds: Option<Bounds>,
+    ready: Option<watch::Receiver<bool>>,
+    max_connection_age: Option<Duration>,
 }
 
 /// How many bytes of requests there may be, and which methods are streams that stay.
@@ -89,7 +92,17 @@ impl Server {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?;
         let routes = Routes::new(health_service).add_service(reflection);
-        Ok(Self { bound, address, routes, health, calls: TaskTracker::new(), drain_timeout: DEFAULT_DRAIN_TIMEOUT, bounds: None })
+        Ok(Self {
+            bound,
+            address,
+            routes,
+            health,
+            calls: TaskTracker::new(),
+            drain_timeout: DEFAULT_DRAIN_TIMEOUT,
+            bounds: None,
+            ready: None,
+            max_connection_age: None,
+        })
     }
 
     /// Adds a service.
@@ -118,6 +131,21 @@ impl Server {
         self
     }
 
+    /// How old a connection may become before its client is told to make a new one; calls and streams that it carries then end as ever. None
+    /// unless set.
+    #[must_use]
+    pub fn max_connection_age(mut self, age: Option<Duration>) -> Self {
+        self.max_connection_age = age;
+        self
+    }
+
+    /// Has gRPC health checks of the empty service name say whether the process is ready, as it changes, until shutdown.
+    #[must_use]
+    pub fn follow(mut self, ready: watch::Receiver<bool>) -> Self {
+        self.ready = Some(ready);
+        self
+    }
+
     /// The address that is bound, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -134,13 +162,21 @@ impl Server {
     /// # Errors
     /// [`ServeError::Serve`] when the server ended by itself.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServeError> {
-        let Self { bound, routes, health, calls, drain_timeout, .. } = self;
+        let Self { bound, routes, health, calls, drain_timeout, ready, max_connection_age, .. } = self;
         let stop = shutdown.clone();
         let stopping = async move {
-            stop.cancelled().await;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = tell(&health, ready) => {}
+            }
             health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         };
-        let router = tonic::transport::Server::builder()
+        let builder = match max_connection_age {
+            Some(age) => tonic::transport::Server::builder().max_connection_age(age),
+            None => tonic::transport::Server::builder(),
+        };
+        let router = builder
             .http2_keepalive_interval(Some(Duration::from_secs(10)))
             .http2_keepalive_timeout(Some(Duration::from_secs(10)))
             .initial_stream_window_size(1 << 20)
@@ -165,6 +201,20 @@ impl Server {
             () = drained => Ok(()),
         }
     }
+}
+
+/// Tells health checks whether the process is ready. Has no end.
+async fn tell(health: &HealthReporter, ready: Option<watch::Receiver<bool>>) {
+    if let Some(mut ready) = ready {
+        loop {
+            let status = if *ready.borrow_and_update() { tonic_health::ServingStatus::Serving } else { tonic_health::ServingStatus::NotServing };
+            health.set_service_status("", status).await;
+            if ready.changed().await.is_err() {
+                break; // nobody changes it any more
+            }
+        }
+    }
+    std::future::pending().await
 }
 
 /// A service whose calls are counted until their answers have left.
@@ -289,6 +339,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn health_checks_are_told_whether_the_process_is_ready() {
+        let (ready, is_ready) = watch::channel(false);
+        let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().follow(is_ready);
+        let (address, shutdown) = (format!("http://{}", server.address()), CancellationToken::new());
+        let serving = tokio::spawn(server.serve(shutdown.clone()));
+        let mut client = HealthClient::new(Channels::default().get(&address).unwrap());
+        let mut told = client.watch(HealthCheckRequest { service: String::new() }).await.unwrap().into_inner();
+        for expected in [false, true, false, true] {
+            ready.send_replace(expected);
+            let wanted = if expected { "Serving" } else { "NotServing" };
+            while format!("{:?}", told.message().await.unwrap().unwrap().status()) != wanted {}
+        }
+        shutdown.cancel();
+        while format!("{:?}", told.message().await.unwrap().unwrap().status()) != "NotServing" {}
+        drop((told, client));
+        serving.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
     async fn a_connection_that_says_nothing_does_not_hold_the_shutdown() {
         let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().drain_timeout(Duration::from_secs(600));
         let (address, shutdown) = (server.address(), CancellationToken::new());
@@ -300,5 +369,36 @@ mod tests {
         shutdown.cancel();
         tokio::time::timeout(Duration::from_secs(20), serving).await.expect("the server ends").unwrap().unwrap();
         drop((silent, client));
+    }
+
+    #[tokio::test]
+    async fn connections_that_have_become_old_are_left_for_new_ones_without_a_failed_call() {
+        let age = Some(Duration::from_millis(100));
+        let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().max_connection_age(age);
+        let (address, shutdown) = (format!("http://{}", server.address()), CancellationToken::new());
+        let serving = tokio::spawn(server.serve(shutdown.clone()));
+        let channel = Channels::default().get(&address).unwrap();
+        // A stream that stays longer than its connection may carry it to its end.
+        let mut stream = HealthClient::new(channel.clone()).watch(HealthCheckRequest { service: String::new() }).await.unwrap().into_inner();
+        stream.message().await.unwrap().unwrap();
+        let (begun, mut failed, mut calls) = (tokio::time::Instant::now(), 0, 0);
+        while begun.elapsed() < Duration::from_secs(3) {
+            let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
+            let mut tries = 0;
+            let checked = crate::client::retry_until(deadline, || {
+                tries += 1;
+                let mut client = HealthClient::new(channel.clone());
+                async move { client.check(HealthCheckRequest { service: String::new() }).await.map_err(crate::Error::from) }
+            });
+            checked.await.unwrap();
+            assert!(tries <= 2, "a call took {tries} tries");
+            failed += tries - 1;
+            calls += 1;
+        }
+        assert!(calls > 100, "{calls} calls");
+        assert!(failed <= 60, "{failed} of {calls} calls needed a second try");
+        shutdown.cancel();
+        drop(stream);
+        serving.await.unwrap().unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! The first lines of every binary: arguments, configuration, logs, crash point, tokio, signals; then the service; then draining.
 
 use crate::config::{self, Settings};
-use crate::{Health, Shutdown, crash, telemetry};
+use crate::{Health, Shutdown, clock, crash, telemetry};
 use clap::Parser;
 use std::future::Future;
 use std::path::PathBuf;
@@ -62,6 +62,10 @@ where
     }
     telemetry::init();
     if let Err(error) = crash::arm_from_environment() {
+        eprintln!("{name}: {error}");
+        return ExitCode::from(2);
+    }
+    if let Err(error) = clock::skew_from_environment() {
         eprintln!("{name}: {error}");
         return ExitCode::from(2);
     }

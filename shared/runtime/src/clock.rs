@@ -2,12 +2,37 @@
 
 use async_trait::async_trait;
 use harvest_ids::Timestamp;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
 /// The longest single sleep of [`SystemClock`] before it looks at the wall clock again, so that a wall clock that is set forward is noticed.
 const MAX_NAP: Duration = Duration::from_secs(10);
+
+/// The environment variable that sets the wall clock of a process under test ahead, in milliseconds (negative: back), as on a machine whose
+/// clock is off.
+pub const SKEW_VARIABLE: &str = "HARVEST_CLOCK_SKEW_MS";
+
+static SKEW_MS: AtomicI64 = AtomicI64::new(0);
+
+/// Why [`SKEW_VARIABLE`] was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{SKEW_VARIABLE} is {0:?}; allowed is a number of milliseconds, at most a day either way")]
+pub struct SkewError(String);
+
+/// Sets the wall clock of this process off by what [`SKEW_VARIABLE`] says, if anything. Called once by [`crate::boot::main`].
+///
+/// # Errors
+/// [`SkewError`] when the value is malformed: a test on a clock that is right would pass for the wrong reason.
+pub fn skew_from_environment() -> Result<(), SkewError> {
+    const DAY_MS: i64 = 86_400_000;
+    let Some(text) = std::env::var(SKEW_VARIABLE).ok().filter(|text| !text.is_empty()) else { return Ok(()) };
+    let skew_ms = text.parse().ok().filter(|skew_ms| (-DAY_MS..=DAY_MS).contains(skew_ms)).ok_or_else(|| SkewError(text.clone()))?;
+    tracing::warn!(skew_ms, "the wall clock is set off for a test");
+    SKEW_MS.store(skew_ms, Ordering::Relaxed);
+    Ok(())
+}
 
 /// A source of time.
 #[async_trait]
@@ -50,7 +75,7 @@ impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods)] // the one place that reads the wall clock
     fn now(&self) -> Timestamp {
         let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-        Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
+        Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX).saturating_add(SKEW_MS.load(Ordering::Relaxed)))
     }
 
     fn monotonic(&self) -> Duration {

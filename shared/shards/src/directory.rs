@@ -5,9 +5,9 @@ use arc_swap::ArcSwap;
 use harvest_ids::{ShardId, Slot};
 use harvest_persistence::control::{DirectoryStore, Member, ServiceKind};
 use harvest_persistence::error::StoreError;
-use harvest_runtime::Clock;
+use harvest_runtime::{Clock, Health};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +42,11 @@ impl Default for DirectoryOptions {
     }
 }
 
+/// How the reading of the slot map is called in logs.
+const SLOT_MAP: &str = "slot map";
+/// The part of readiness that says whether the store answers.
+const HEALTH_PART: &str = "store";
+
 /// The view. Cheap to clone; all clones share it.
 #[derive(Clone)]
 pub struct Directory {
@@ -61,6 +66,8 @@ struct Shared {
     announced: Mutex<Vec<Member>>,
     changes: watch::Sender<u64>,
     lease_reads: watch::Sender<u64>,
+    /// Who is told whether the store answers.
+    health: OnceLock<Health>,
     /// Ends the background without leaving the membership: a killed process, in tests.
     #[cfg(test)]
     frozen: CancellationToken,
@@ -78,6 +85,13 @@ struct Times {
     keep_members_until: Duration,
     /// When the store answered again after it had not.
     recovered_at: Option<Duration>,
+}
+
+impl Times {
+    /// Whether the store answers. The slot map is left out: it is read so rarely that its failure says nothing about now.
+    fn answers(&self) -> bool {
+        self.failing.iter().all(|what| *what == SLOT_MAP)
+    }
 }
 
 /// Whether a read must keep its distance from the one before.
@@ -113,6 +127,7 @@ impl Directory {
             announced: Mutex::default(),
             changes: watch::channel(0).0,
             lease_reads: watch::channel(0).0,
+            health: OnceLock::new(),
             #[cfg(test)]
             frozen: CancellationToken::new(),
         };
@@ -122,6 +137,12 @@ impl Directory {
         directory.read_leases(Gap::None).await?;
         drop(harvest_runtime::spawn("directory", directory.clone().run(shutdown)));
         Ok(directory)
+    }
+
+    /// Tells `health`, as the part `store`, whether members and leases can be read, from now on. A later call changes nothing.
+    pub fn tell(&self, health: Health) {
+        let health = self.shared.health.get_or_init(|| health);
+        health.set(HEALTH_PART, lock(&self.shared.writing).answers());
     }
 
     /// Makes this process known to the fleet as `member`, now and until the shutdown.
@@ -363,7 +384,7 @@ impl Directory {
     async fn read_slot_map(&self) -> Result<(), StoreError> {
         lock(&self.shared.writing).slot_map = self.shared.clock.monotonic();
         let read = self.shared.store.slot_map().await;
-        let (version, slots) = self.note("slot map", read)?;
+        let (version, slots) = self.note(SLOT_MAP, read)?;
         if slots.len() != usize::from(harvest_ids::SLOT_COUNT) {
             return Err(StoreError::Corrupt(format!("the slot map has {} slots instead of {}", slots.len(), harvest_ids::SLOT_COUNT)));
         }
@@ -378,6 +399,7 @@ impl Directory {
     /// Keeps track of outages of the store: logs their beginning and end, once each.
     fn note<T>(&self, what: &'static str, read: Result<T, StoreError>) -> Result<T, StoreError> {
         let mut times = lock(&self.shared.writing);
+        let answered = times.answers();
         match &read {
             Ok(_) if times.failing.remove(what) => {
                 let now = self.shared.clock.monotonic();
@@ -391,6 +413,11 @@ impl Directory {
                 tracing::warn!(%error, what, "the directory cannot be read: the last view stays");
             }
             _ => {}
+        }
+        if times.answers() != answered
+            && let Some(health) = self.shared.health.get()
+        {
+            health.set(HEALTH_PART, !answered);
         }
         drop(times);
         read

@@ -7,7 +7,7 @@ use harvest_persistence::control::{DirectoryStore, Lease, Member, ServiceKind};
 use harvest_persistence::error::StoreError;
 use harvest_runtime::{Clock as _, ManualClock, OwnedTask};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -28,12 +28,36 @@ pub(crate) struct FakeStore {
     pub(crate) statements: AtomicU64,
     /// How long asking for a lease takes, in ms.
     pub(crate) acquire_ms: AtomicU64,
+    /// What its wall clock shows at the beginning of the manual clock.
+    wall_at_start: AtomicI64,
 }
 
 impl FakeStore {
     pub(crate) fn new(clock: ManualClock, shards: u32) -> Arc<Self> {
         let rows = Mutex::new((0..shards).map(|shard| (ShardId(shard), Row::default())).collect());
-        Arc::new(Self { clock, rows, members: Mutex::default(), failing: AtomicBool::new(false), statements: AtomicU64::new(0), acquire_ms: AtomicU64::new(0) })
+        Arc::new(Self {
+            clock,
+            rows,
+            members: Mutex::default(),
+            failing: AtomicBool::new(false),
+            statements: AtomicU64::new(0),
+            acquire_ms: AtomicU64::new(0),
+            wall_at_start: AtomicI64::new(0),
+        })
+    }
+
+    /// What the store's own clock shows.
+    pub(crate) fn wall(&self) -> Timestamp {
+        Timestamp::from_millis(self.wall_at_start.load(Ordering::Relaxed) + self.elapsed_ms())
+    }
+
+    /// Sets it.
+    pub(crate) fn set_wall(&self, millis: i64) {
+        self.wall_at_start.store(millis - self.elapsed_ms(), Ordering::Relaxed);
+    }
+
+    fn elapsed_ms(&self) -> i64 {
+        i64::try_from(self.clock.monotonic().as_millis()).unwrap()
     }
 
     fn statement(&self) -> Result<Duration, StoreError> {
@@ -57,6 +81,10 @@ impl DirectoryStore for FakeStore {
         self.announce_member(member, ttl_ms).await?;
         self.statements.fetch_sub(1, Ordering::Relaxed);
         self.members().await
+    }
+    async fn now(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.statement()?;
+        Ok(Some(self.wall()))
     }
     async fn remove_member(&self, process_id: &str) -> Result<(), StoreError> {
         self.statement()?;

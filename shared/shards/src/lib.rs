@@ -5,6 +5,7 @@
 //! Start at [`Directory`], which every process has; [`LeaseKeeper`] is for history.
 
 mod directory;
+mod fleet_clock;
 mod keeper;
 pub mod placement;
 mod plan;
@@ -15,5 +16,6 @@ mod snapshot;
 mod fake;
 
 pub use directory::{Directory, DirectoryOptions};
+pub use fleet_clock::FleetClock;
 pub use keeper::{Handed, HostError, LeaseKeeper, LeaseOptions, ShardHost};
 pub use snapshot::{LeaseView, Owner, Snapshot};

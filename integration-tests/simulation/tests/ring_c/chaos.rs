@@ -11,6 +11,9 @@ const FAULTS_FOR: Duration = Duration::from_secs(14);
 /// The usual latency of a message at most.
 pub const LATENCY: Duration = Duration::from_millis(20);
 
+/// How far a host's clock may be off either way.
+const MOST_SKEW_MS: i64 = 300_000;
+
 type Link = (&'static str, &'static str);
 
 /// Something that puts a fault right.
@@ -39,7 +42,7 @@ impl Chaos {
     pub fn new(world: Arc<World>) -> Self {
         // Clocks differ from the beginning.
         for host in world.hosts.values() {
-            host.set_skew_ms(skew(&world, 200));
+            host.set_skew_ms(skew(&world, MOST_SKEW_MS));
         }
         Self { world, next: Duration::from_secs(1), agenda: BTreeMap::new(), entries: 0, down: BTreeSet::new(), broken: BTreeSet::new(), over: false }
     }
@@ -138,7 +141,7 @@ impl Chaos {
             }
             18 => {
                 let host = world.host(dice.pick(&HOSTS).0);
-                host.set_skew_ms(skew(&world, 3_000));
+                host.set_skew_ms(skew(&world, MOST_SKEW_MS));
                 world.note(format_args!("the clock of {} is {} ms ahead", host.name, host.skew_ms()));
             }
             _ => self.next = now + dice.millis(100),

@@ -17,6 +17,11 @@ use xxhash_rust::xxh3::xxh3_64;
 /// How long a statement that gets no answer is waited for.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How far a stamp may be ahead of the database's clock: half of the longest look at it that counts.
+const STAMPED_AHEAD_MS: i64 = 600;
+/// How far it may be behind: the longest that a decision is kept for its commit, and the same again.
+const STAMPED_BEHIND_MS: i64 = 20_000;
+
 /// A host's sessions.
 #[derive(Clone)]
 pub struct Sessions {
@@ -51,6 +56,21 @@ impl Sessions {
         self.travel().await;
         // Done, and the answer is lost.
         if self.host.is_failing() || !self.passes().await { Err(unavailable()) } else { result }
+    }
+
+    /// Whatever a host's own clock shows, runs are stamped with the database's time: never ahead of it, and not by more behind than a decision
+    /// waits for its commit.
+    fn judge_stamps(&self, batch: &Batch) {
+        let now = self.world.now().as_millis();
+        for row in &batch.runs_new {
+            let behind = now - row.started_at.as_millis();
+            if !(-STAMPED_AHEAD_MS..=STAMPED_BEHIND_MS).contains(&behind) {
+                self.world
+                    .ledger()
+                    .violations
+                    .push(format!("{} stamps run {} with a time {behind} ms behind the database's", self.host.name, row.execution_id));
+            }
+        }
     }
 
     /// One statement that changes something.
@@ -163,6 +183,7 @@ impl ShardWriter for Writer {
         if self.writer.is_none() {
             return Err(lost());
         }
+        sessions.judge_stamps(batch);
         sessions.travel().await;
         if !sessions.passes().await {
             self.write_later(id, batch);
@@ -214,6 +235,10 @@ impl DirectoryStore for Sessions {
 
     async fn check_in(&self, member: &Member, ttl_ms: u64) -> Result<Vec<Member>, StoreError> {
         self.call("check_in", self.world.store.check_in(member, ttl_ms)).await
+    }
+
+    async fn now(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.call("now", DirectoryStore::now(&self.world.store)).await
     }
 
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {

@@ -3,7 +3,7 @@
 use super::{Bus, BusError, BusEvent, CAPACITY, Message};
 use async_trait::async_trait;
 use futures::StreamExt as _;
-use harvest_runtime::Clock;
+use harvest_runtime::{Clock, metrics};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,8 +101,8 @@ impl Subscriber {
             match message.get_payload::<String>().map(|text| serde_json::from_str(&text)) {
                 Ok(Ok(message)) => self.tell(BusEvent::Message(message)),
                 // A newer release's message, or another program's.
-                Ok(Err(error)) => tracing::debug!(%error, "a message on the bus is not understood"),
-                Err(error) => tracing::debug!(%error, "a message on the bus is not text"),
+                Ok(Err(error)) => unreadable(&error),
+                Err(error) => unreadable(&error),
             }
         }
     }
@@ -118,4 +118,9 @@ impl Subscriber {
         // An error says that nobody has subscribed in this process.
         drop(self.events.send(event));
     }
+}
+
+fn unreadable(error: &dyn std::error::Error) {
+    metrics::BUS_UNREADABLE.add(1, []);
+    tracing::debug!(%error, "a message on the bus is not understood");
 }

@@ -5,7 +5,7 @@ use super::rows::{corrupt, execute, get, query, shard_id as shard_column, unsign
 use crate::control::{DirectoryStore, Lease, Member, ServiceKind};
 use crate::error::StoreError;
 use async_trait::async_trait;
-use harvest_ids::{Epoch, SLOT_COUNT, ShardId};
+use harvest_ids::{Epoch, SLOT_COUNT, ShardId, Timestamp};
 use rusqlite::{Row, params};
 
 fn lease(row: &Row<'_>) -> Result<Lease, StoreError> {
@@ -39,6 +39,10 @@ impl DirectoryStore for EmbeddedStore {
     async fn members(&self) -> Result<Vec<Member>, StoreError> {
         let found = self.engine.read(|connection| query(connection, include_str!("member/list.sql"), [self.now()], member))?;
         Ok(found.into_iter().flatten().collect())
+    }
+
+    async fn now(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(Some(Timestamp::from_millis(EmbeddedStore::now(self))))
     }
 
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {

@@ -5,7 +5,7 @@ use super::{PgStore, bigint, integer};
 use crate::control::{DirectoryStore, Lease, Member, ServiceKind};
 use crate::error::StoreError;
 use async_trait::async_trait;
-use harvest_ids::{SLOT_COUNT, ShardId};
+use harvest_ids::{SLOT_COUNT, ShardId, Timestamp};
 use sqlx::postgres::PgRow;
 
 /// A span in milliseconds as `bigint`; one beyond it never ends in practice.
@@ -54,6 +54,11 @@ impl DirectoryStore for PgStore {
             sqlx::query(include_str!("member/check_in.sql")).bind(&member.process_id).bind(member.service.as_str()).bind(&member.address).bind(millis(ttl_ms));
         let rows = self.sessions.take().await?.fetch_all(query).await?;
         rows.iter().filter_map(|row| self::member(row).transpose()).collect()
+    }
+
+    async fn now(&self) -> Result<Option<Timestamp>, StoreError> {
+        let row = self.sessions.take().await?.fetch_one(sqlx::query(include_str!("clock/now.sql"))).await?;
+        Ok(Some(Timestamp::from_millis(column(&row, "now")?)))
     }
 
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {

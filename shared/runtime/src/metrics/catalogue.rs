@@ -104,6 +104,10 @@ metrics! {
     RPC_DURATION: Histogram = "harvest.rpc.duration", "s", SECONDS, ["method"];
     #[doc = "Worker sessions connected to this frontend."]
     WORKER_SESSIONS: Gauge = "harvest.worker.sessions", "", [];
+    #[doc = "How far the clock of this process's machine is ahead of the database's, which is used instead."]
+    CLOCK_SKEW: Gauge = "harvest.clock.skew", "s", ["service"];
+    #[doc = "Messages on the bus that this process did not understand: a newer release's, or another program's."]
+    BUS_UNREADABLE: Counter = "harvest.bus.unreadable", "", [];
     #[doc = "Tasks of the process that panicked: a bug."]
     TASK_PANICS: Counter = "harvest.process.task_panics", "", ["task"];
 }
