@@ -12,7 +12,6 @@ use harvest_proto::v1::workflow_service_server::WorkflowService;
 use harvest_rpc::{Error, deadline};
 use harvest_runtime::metrics;
 use std::sync::Arc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 /// The three public services, and the one for the fleet.
@@ -76,7 +75,7 @@ service! {
 
 service! {
     WorkerService {
-        type OpenSessionStream = ReceiverStream<Result<v1::ServerMessage, Status>>;
+        type OpenSessionStream = session::Outgoing;
 
         async fn open_session(&self, request: Request<Streaming<v1::WorkerMessage>>) -> Result<Response<Self::OpenSessionStream>, Status> {
             self.serve("open_session", request, |edge, inbound, _| session::open_session(edge, inbound)).await

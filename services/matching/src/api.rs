@@ -3,6 +3,9 @@
 mod offer;
 mod work;
 
+#[cfg(test)]
+pub(crate) use work::Tasks;
+
 use crate::dispatch::Dispatcher;
 use harvest_proto::internal::v1::matching_service_server::MatchingService;
 use harvest_proto::internal::v1::{OfferMessage, OfferReply, WorkMessage};

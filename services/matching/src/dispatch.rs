@@ -31,8 +31,28 @@ const MAX_RETRY: Duration = Duration::from_secs(5);
 /// How often gauges are set.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a worker's stream carries: a message, with its part of the bytes that may wait.
-pub(crate) type Carried = (Result<ServerMessage, Status>, Option<OwnedSemaphorePermit>);
+/// What a worker's stream carries.
+pub(crate) struct Carried {
+    pub(crate) message: Result<ServerMessage, Status>,
+    /// Its part of the bytes that may wait.
+    room: Option<OwnedSemaphorePermit>,
+    /// How it goes back to its owner's process if it does not reach its worker.
+    back: Option<(String, CloseActivityCall)>,
+}
+
+impl Carried {
+    /// The end of a stream.
+    pub(crate) fn end(status: Status) -> Self {
+        Self { message: Err(status), room: None, back: None }
+    }
+
+    /// What is sent. Its part of the bytes is free from now on.
+    pub(crate) fn leave(self) -> Result<ServerMessage, Status> {
+        drop(self.room);
+        self.message
+    }
+}
+
 /// The way into a worker's stream.
 pub(crate) type Output = mpsc::Sender<Carried>;
 
@@ -284,19 +304,25 @@ impl Dispatcher {
             room = self.shared.task_bytes.clone().acquire_many_owned(bytes) => room.ok(),
             () = self.shared.clock.sleep(SEND_TIMEOUT) => None,
         };
-        let is_here = lock(&self.shared.outputs).get(&found.session).is_some_and(|output| !output.is_closed());
-        if let Some(room) = room.filter(|_| is_here) {
-            drop(place.send((Ok(message), Some(room))));
-            return;
-        }
-        // A workflow task runs into its timeout; an attempt can be given back at once.
-        tracing::debug!(worker = %found.worker_id, run = %found.offer.key.execution_id, "the worker left before its task reached it");
-        let Some(task_token) = token else { return };
         let outcome = Some(close_activity_request::Outcome::Released(v1::Released {}));
-        let request = CloseActivityRequest { task_token, worker_id: found.worker_id.to_string(), outcome, decision_ahead: None };
-        let call = CloseActivityCall { shard_id: found.offer.shard_id.0, request: Some(request) };
-        if let Err(error) = self.shared.owners.release_activity(address, call).await {
-            tracing::debug!(%error, "an attempt could not be given back: it is lost when nobody announces it");
+        let release = |task_token| CloseActivityRequest { task_token, worker_id: found.worker_id.to_string(), outcome, decision_ahead: None };
+        let call = token.map(|token| CloseActivityCall { shard_id: found.offer.shard_id.0, request: Some(release(token)) });
+        let carried = Carried { message: Ok(message), room, back: call.map(|call| (address.to_owned(), call)) };
+        let is_here = lock(&self.shared.outputs).get(&found.session).is_some_and(|output| !output.is_closed());
+        if carried.room.is_some() && is_here {
+            drop(place.send(carried));
+        } else {
+            drop(place);
+            self.undelivered(carried).await;
+        }
+    }
+
+    /// The worker left before its task reached it. A workflow task runs into its timeout; an attempt can be given back at once.
+    pub(crate) async fn undelivered(&self, carried: Carried) {
+        let Some((address, call)) = carried.back else { return };
+        match self.shared.owners.release_activity(&address, call).await {
+            Ok(()) => tracing::debug!("an attempt that did not reach its worker was given back"),
+            Err(error) => tracing::debug!(%error, "an attempt could not be given back: it is lost when nobody announces it"),
         }
     }
 

@@ -35,9 +35,13 @@ use harvest_rpc::Network;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+/// How long a server is waited for that does not say whether tasks are still on their way.
+const LAST_TASKS: Duration = Duration::from_secs(2);
 
 /// Why a worker ended on its own.
 #[derive(Debug, thiserror::Error)]
@@ -65,11 +69,23 @@ pub(crate) struct WorkerShared {
     pub(crate) draining: AtomicBool,
     /// True once a server has welcomed the worker.
     pub(crate) welcomed: watch::Sender<bool>,
+    /// Whether a server may still send tasks: it has credit, or has not said that nothing is on its way any more.
+    pub(crate) expecting: watch::Sender<bool>,
 }
 
 impl WorkerShared {
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
+    }
+
+    /// Ready when no task is being run, and none is on its way.
+    async fn at_rest(&self) {
+        let mut expecting = self.expecting.subscribe();
+        let quiet = expecting.wait_for(|expecting| !expecting);
+        if tokio::time::timeout(LAST_TASKS, quiet).await.is_err() {
+            tracing::debug!("the server does not say whether tasks are on their way");
+        }
+        self.tasks.wait().await;
     }
 }
 
@@ -137,6 +153,7 @@ impl Worker {
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
             welcomed: self.welcomed,
+            expecting: watch::channel(false).0,
             registry: self.registry,
             config: self.config,
             channels,
@@ -152,10 +169,10 @@ impl Worker {
             worker.draining.store(true, Ordering::Release);
             drain.cancel();
             worker.tasks.close();
-            if tokio::time::timeout(worker.config.shutdown_timeout, worker.tasks.wait()).await.is_err() {
+            if tokio::time::timeout(worker.config.shutdown_timeout, worker.at_rest()).await.is_err() {
                 tracing::warn!(attempts = worker.attempts.count(), "tasks still run at the end of the shutdown timeout and are aborted");
                 worker.attempts.abort_all();
-                if tokio::time::timeout(activity_tasks::FAREWELL, worker.tasks.wait()).await.is_err() {
+                if tokio::time::timeout(activity_tasks::FAREWELL, worker.at_rest()).await.is_err() {
                     tracing::warn!("tasks do not end");
                 }
             }

@@ -54,7 +54,7 @@ impl Credits {
             Message::WorkflowTask(it) => (it.workflow.as_ref().map(|workflow| workflow.task_queue.as_str()), |room| &mut room.workflow),
             Message::QueryTask(it) => (it.workflow.as_ref().map(|workflow| workflow.task_queue.as_str()), |room| &mut room.workflow),
             Message::ActivityTask(it) => (Some(it.task_queue.as_str()), |room| &mut room.activity),
-            Message::Welcome(_) | Message::AnnounceReply(_) => return true,
+            Message::Welcome(_) | Message::AnnounceReply(_) | Message::Drained(_) => return true,
         };
         let Some(left) = queue.and_then(|queue| self.0.get_mut(queue)).map(kind) else { return false };
         let had = *left > 0;

@@ -73,11 +73,21 @@ impl Links {
         }
     }
 
-    /// No more tasks.
-    pub(super) fn drain(&mut self) {
+    /// No more tasks: voids all credit, and ends all links once each has brought what is on its way.
+    pub(super) fn close(&mut self) {
         self.draining = true;
         self.credits.clear();
-        self.links.values().for_each(|link| link.outbox.drain());
+        self.links.values().for_each(|link| link.outbox.close());
+    }
+
+    /// Whether all links have ended.
+    pub(super) fn are_over(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// Whether nothing comes any more, because that was asked for.
+    pub(super) fn are_drained(&self) -> bool {
+        self.draining && self.are_over()
     }
 
     /// A link has ended.

@@ -4,6 +4,7 @@ use super::announce::{self, MAX_ATTEMPTS, Silence};
 use super::link::LinkEvent;
 use super::links::Links;
 use super::sessions::{Place, Sessions};
+use super::undelivered::{self, Outgoing as OutgoingMessages};
 use crate::edge::Edge;
 use crate::refuse::malformed;
 use bytes::Bytes;
@@ -16,7 +17,6 @@ use harvest_rpc::{Error, Reason};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 /// How long the hello is waited for.
@@ -25,12 +25,11 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 const OUTBOUND: usize = 16;
 /// Events of links that wait for the session.
 const EVENTS: usize = 16;
+/// How long tasks on their way from matching are waited for when a session has ended, to be given back.
+const LAST_TASKS: Duration = Duration::from_secs(3);
 
 /// Opens a session: waits for the hello, makes it known, and answers with the stream on which welcome and tasks come.
-pub(crate) async fn open_session(
-    edge: Arc<Edge>,
-    mut inbound: Streaming<v1::WorkerMessage>,
-) -> Result<ReceiverStream<Result<v1::ServerMessage, Status>>, Error> {
+pub(crate) async fn open_session(edge: Arc<Edge>, mut inbound: Streaming<v1::WorkerMessage>) -> Result<OutgoingMessages, Error> {
     let hello = tokio::select! {
         hello = first(&mut inbound) => hello?,
         () = edge.clock.sleep(HELLO_TIMEOUT) => return Err(Error::invalid("hello", "hello must come within 10 s of opening the stream")),
@@ -46,9 +45,11 @@ pub(crate) async fn open_session(
     let queues = hello.task_queues.iter().map(|queue| harvest_wire::field::name::<TaskQueue>("task_queues", queue.clone()));
     let queues = queues.collect::<Result<_, _>>().map_err(malformed)?;
     let links = Links::new(edge.clone(), namespace, worker_id.clone(), queues, events_sender);
-    let session = Session { edge, worker_id, place, outbound, links, events, silence: Silence::default(), asking: None, next_announcement: None };
+    let outgoing = OutgoingMessages::new(receiver, edge.clone(), worker_id.clone());
+    let session =
+        Session { edge, worker_id, place, outbound, links, events, silence: Silence::default(), asking: None, next_announcement: None, told_drained: false };
     drop(harvest_runtime::spawn("worker-session", session.run(inbound)));
-    Ok(ReceiverStream::new(receiver))
+    Ok(outgoing)
 }
 
 /// The session that is resumed; its id must look like one that a frontend gave.
@@ -79,6 +80,7 @@ struct Session {
     asking: Option<BoxFuture<'static, announce::Announced>>,
     /// The newest announcement that came meanwhile.
     next_announcement: Option<Vec<Bytes>>,
+    told_drained: bool,
 }
 
 /// Why a session ends.
@@ -110,6 +112,26 @@ impl Session {
                 }
             }
         }
+        self.give_back().await;
+    }
+
+    /// Ends the links in order: what they still bring goes back to where it came from.
+    async fn give_back(self) {
+        let Self { edge, worker_id, place, mut links, mut events, .. } = self;
+        drop(place); // nobody is served here any more
+        links.close();
+        let overdue = edge.clock.sleep(LAST_TASKS);
+        tokio::pin!(overdue);
+        while !links.are_over() {
+            tokio::select! {
+                () = &mut overdue => return,
+                event = events.recv() => match event {
+                    Some(LinkEvent::Task(task)) => undelivered::give_back(&edge, &worker_id, &task).await,
+                    Some(LinkEvent::Ended { number }) => links.ended(number),
+                    None => return,
+                },
+            }
+        }
     }
 
     async fn serve(&mut self, inbound: &mut Streaming<v1::WorkerMessage>) -> End {
@@ -122,7 +144,7 @@ impl Session {
                 () = replaced.cancelled() => return End::Told(Error::new(Reason::Cancelled, "the session was opened again by another stream")),
                 () = self.outbound.closed() => return End::Gone,
                 message = inbound.message() => match message {
-                    Ok(Some(message)) => self.take(message),
+                    Ok(Some(message)) => self.take(message).await,
                     Ok(None) => return End::Gone,
                     Err(error) => {
                         tracing::debug!(worker_id = %self.worker_id, %error, "the worker's stream broke");
@@ -142,7 +164,7 @@ impl Session {
         }
     }
 
-    fn take(&mut self, message: v1::WorkerMessage) -> Result<(), End> {
+    async fn take(&mut self, message: v1::WorkerMessage) -> Result<(), End> {
         match message.message {
             Some(Incoming::Credit(credit)) => self.credit(&credit).map_err(End::Told),
             Some(Incoming::Announce(announcement)) => {
@@ -157,8 +179,8 @@ impl Session {
                 Ok(())
             }
             Some(Incoming::Drain(v1::Drain {})) => {
-                self.links.drain();
-                Ok(())
+                self.links.close();
+                self.drained().await
             }
             Some(Incoming::Hello(_)) => Err(End::Told(Error::invalid("hello", "hello is allowed once, as the first message"))),
             // A kind that is newer than this frontend.
@@ -183,14 +205,27 @@ impl Session {
         match event {
             LinkEvent::Task(task) => {
                 self.links.spent(&task);
-                self.send(*task).await
+                let unsent = self.outbound.send(Ok(v1::ServerMessage { message: Some(*task) })).await;
+                let Err(mpsc::error::SendError(unsent)) = unsent else { return Ok(()) };
+                if let Some(task) = unsent.ok().and_then(|message| message.message) {
+                    undelivered::give_back(&self.edge, &self.worker_id, &task).await;
+                }
+                Err(End::Gone)
             }
             LinkEvent::Ended { number } => {
                 self.links.ended(number);
                 self.links.place();
-                Ok(())
+                self.drained().await
             }
         }
+    }
+
+    /// Tells a draining worker, once, when nothing is on its way to it any more.
+    async fn drained(&mut self) -> Result<(), End> {
+        if self.links.are_drained() && !std::mem::replace(&mut self.told_drained, true) {
+            return self.send(Outgoing::Drained(v1::Drained {})).await;
+        }
+        Ok(())
     }
 
     /// Asks the owners about the newest announcement, one at a time.

@@ -122,6 +122,14 @@ async fn credit_goes_to_matching_and_tasks_come_back() {
     assert!(matches!(worker.next().await.unwrap(), ToWorker::ActivityTask(task) if task.activity_id == 5));
     worker.send(FromWorker::Drain(v1::Drain {})).await;
     assert!(matches!(soon(stream.next()).await, Some(ToMatching::Drain(_))));
+    // What was on its way still comes; then the worker is told that nothing is.
+    send_activity(&stream).await;
+    assert!(matches!(worker.next().await.unwrap(), ToWorker::ActivityTask(task) if task.activity_id == 5));
+    assert!(soon(stream.next()).await.is_none());
+    drop(stream);
+    assert!(matches!(worker.next().await.unwrap(), ToWorker::Drained(_)));
+    worker.send(FromWorker::Announce(v1::Announce::default())).await;
+    assert!(matches!(worker.next().await.unwrap(), ToWorker::AnnounceReply(_)), "the stream goes on");
 }
 
 #[tokio::test]
@@ -231,4 +239,36 @@ async fn sessions_end_with_the_frontend_and_their_workers_are_told_to_go_elsewhe
     let Fleet { running, channel, .. } = fleet;
     drop(channel);
     soon(running).await.unwrap();
+}
+
+#[tokio::test]
+async fn tasks_that_did_not_reach_a_worker_that_went_away_are_given_back_at_once() {
+    const TASKS: usize = 40;
+    // 2 MiB that the worker's side takes unread, and what waits to be written.
+    const IN_THE_CONNECTION: usize = 8;
+    let fleet = Fleet::start().await;
+    let worker = Worker::open(&fleet, hello()).await.unwrap();
+    let mut stream = soon(fleet.matching.stream()).await;
+    worker.credit(0, 100).await;
+    assert_eq!(credit(soon(stream.next()).await), (0, 100));
+    // The worker reads nothing: what its connection does not hold waits in the frontend and in the stream to it.
+    let sending = async {
+        for _ in 0..TASKS {
+            let input = Some(v1::Payload { data: vec![b'1'; 500_000].into(), encoding: String::new() });
+            let task = v1::ActivityTask { task_token: token(Some(5)), task_queue: "default".into(), activity_id: 5, input, ..Default::default() };
+            stream.tasks.send(Ok(v1::ServerMessage { message: Some(ToWorker::ActivityTask(task)) })).await.unwrap();
+        }
+    };
+    soon(sending).await;
+    drop(worker);
+    // Matching ends its stream when it is told that nobody takes tasks any more.
+    soon(async { while stream.next().await.is_some() {} }).await;
+    drop(stream);
+    let given_back = async {
+        // Nobody can tell whether those in the connection have arrived.
+        while fleet.history.calls_of("close_activity").len() < TASKS - IN_THE_CONNECTION {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(5), given_back).await.expect("long before anybody misses them");
 }

@@ -1,16 +1,16 @@
 //! `Work`: one stream per worker session.
 
 use super::Api;
-use crate::dispatch::Output;
+use crate::dispatch::{Carried, Dispatcher, Output};
 use crate::state::{Class, SessionId};
 use harvest_ids::{Namespace, TaskQueue, WorkerId};
 use harvest_proto::internal::v1::{WorkMessage, work_message};
 use harvest_proto::v1::{Credit, ServerMessage};
 use harvest_rpc::Error;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tokio_stream::{Stream, StreamExt as _};
+use tokio_stream::Stream;
 use tonic::{Status, Streaming};
 
 /// What a worker session reads.
@@ -21,6 +21,7 @@ const BUFFERED_TASKS: usize = 64;
 
 pub(super) fn serve(api: Api, messages: Streaming<WorkMessage>) -> WorkStream {
     let (output, stream) = mpsc::channel(BUFFERED_TASKS);
+    let dispatcher = api.dispatcher.clone();
     drop(harvest_runtime::spawn("work", async move {
         let ended = tokio::select! {
             () = api.shutdown.cancelled() => Err(Status::unavailable("matching is shutting down")),
@@ -29,11 +30,45 @@ pub(super) fn serve(api: Api, messages: Streaming<WorkMessage>) -> WorkStream {
         };
         if let Err(status) = ended {
             // The other side is gone: it knows that the stream broke.
-            drop(output.send((Err(status), None)).await);
+            drop(output.send(Carried::end(status)).await);
         }
     }));
-    // Its part of the bytes is given back as the message leaves.
-    Box::pin(ReceiverStream::new(stream).map(|(message, _room)| message))
+    Box::pin(Tasks::new(stream, dispatcher))
+}
+
+/// Tasks for one worker session. Dropped: those that have not left are given back.
+pub(crate) struct Tasks {
+    /// Empty only once dropped.
+    waiting: Option<mpsc::Receiver<Carried>>,
+    dispatcher: Dispatcher,
+}
+
+impl Tasks {
+    pub(crate) fn new(waiting: mpsc::Receiver<Carried>, dispatcher: Dispatcher) -> Self {
+        Self { waiting: Some(waiting), dispatcher }
+    }
+}
+
+impl Stream for Tasks {
+    type Item = Result<ServerMessage, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.waiting.as_mut().map_or(Poll::Ready(None), |waiting| waiting.poll_recv(context).map(|carried| carried.map(Carried::leave)))
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        let Some(mut waiting) = self.waiting.take() else { return };
+        waiting.close();
+        let dispatcher = self.dispatcher.clone();
+        drop(harvest_runtime::spawn("undelivered tasks", async move {
+            // Ends once no task is being taken for this session any more.
+            while let Some(carried) = waiting.recv().await {
+                dispatcher.undelivered(carried).await;
+            }
+        }));
+    }
 }
 
 /// Removes the session when the stream ends, however it ends.

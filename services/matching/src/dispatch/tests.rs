@@ -1,6 +1,7 @@
 //! What is taken from owners, and when.
 
 use super::*;
+use crate::api::Tasks;
 use crate::state::OfferKey;
 use async_trait::async_trait;
 use harvest_ids::{Epoch, ExecutionId, ShardId, Slot, Timestamp};
@@ -13,6 +14,7 @@ struct Giver {
     bytes: usize,
     asked: AtomicUsize,
     asking: Notify,
+    released: Mutex<Vec<CloseActivityCall>>,
 }
 
 #[async_trait]
@@ -25,8 +27,10 @@ impl Owners for Giver {
         Ok(TakeTaskReply { task: Some(Task::ActivityTask(task)) })
     }
 
-    async fn release_activity(&self, _: &str, _: CloseActivityCall) -> Result<(), Error> {
-        panic!("nothing is given back");
+    async fn release_activity(&self, _: &str, call: CloseActivityCall) -> Result<(), Error> {
+        lock(&self.released).push(call);
+        self.asking.notify_one();
+        Ok(())
     }
 }
 
@@ -40,7 +44,7 @@ struct World {
 impl World {
     /// One worker with room for many tasks, whose stream has so many places.
     fn new(places: usize, max_task_bytes: usize, bytes: usize) -> Self {
-        let owner = Arc::new(Giver { bytes, asked: AtomicUsize::new(0), asking: Notify::new() });
+        let owner = Arc::new(Giver { bytes, asked: AtomicUsize::new(0), asking: Notify::new(), released: Mutex::default() });
         let bounds = Bounds { offers_per_queue: 100, max_offers: 1_000, max_takes: 100, max_task_bytes, max_sessions: 1 };
         let dispatcher = Dispatcher::new(bounds, owner.clone(), Arc::new(SystemClock::new()));
         let source = dispatcher.add_source("http://owner".to_owned());
@@ -83,10 +87,10 @@ async fn a_task_stays_with_its_owner_until_its_workers_stream_has_a_place() {
     let mut world = World::new(2, 1_000_000, 10);
     (1..=5).for_each(|number| world.offer(number));
     assert_eq!(world.asked().await, 2);
-    assert!(world.tasks.recv().await.unwrap().0.is_ok());
+    assert!(world.tasks.recv().await.unwrap().message.is_ok());
     assert_eq!(world.asked().await, 3);
     for _ in 0..4 {
-        assert!(world.tasks.recv().await.unwrap().0.is_ok());
+        assert!(world.tasks.recv().await.unwrap().message.is_ok());
     }
     assert_eq!(world.asked().await, 5);
 }
@@ -111,4 +115,21 @@ async fn one_session_more_than_there_may_be_is_told_to_come_again() {
     let refused = world.dispatcher.add_session(Namespace::default(), WorkerId::new("x").unwrap(), mpsc::channel(1).0).unwrap_err();
     assert_eq!((refused.reason, refused.metadata["limit"].as_str()), (Reason::Overloaded, "max_sessions"));
     assert!(refused.retry_after.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_that_wait_in_a_stream_that_breaks_are_given_back() {
+    let world = World::new(3, 1_000_000, 10);
+    (1..=5).for_each(|number| world.offer(number));
+    assert_eq!(world.asked().await, 3);
+    let World { dispatcher, owner, tasks, .. } = world;
+    let mut stream = Tasks::new(tasks, dispatcher);
+    assert!(futures::StreamExt::next(&mut stream).await.unwrap().is_ok());
+    drop(stream);
+    // A place that was free in the meantime may have been filled by a fourth.
+    while lock(&owner.released).len() < owner.asked.load(Ordering::Relaxed) - 1 {
+        owner.asking.notified().await;
+    }
+    let released = lock(&owner.released).clone();
+    assert!(released.iter().all(|call| call.shard_id == 1 && call.request.as_ref().unwrap().worker_id == "w"), "{released:?}");
 }

@@ -59,6 +59,7 @@ async fn keep_connected(worker: &Arc<WorkerShared>, drain: &CancellationToken, s
             ended = session(worker, (index, connection), &mut worker_id, drain) => ended,
         };
         worker.credits.close();
+        worker.expecting.send_replace(false);
         let status = match ended {
             Ok(()) => Status::unavailable("the server closed the stream"),
             Err(status) => status,
@@ -108,6 +109,7 @@ async fn session(worker: &Arc<WorkerShared>, frontend: (usize, Connection), work
     let mut heard = Instant::now();
     let mut drained = drain.is_cancelled();
     if !drained {
+        worker.expecting.send_replace(true);
         worker.credits.open(sender.clone());
     }
     loop {
@@ -203,6 +205,7 @@ fn dispatch(worker: &Arc<WorkerShared>, worker_id: &str, received: ServerMessage
             activity_tasks::spawn(worker, worker_id, task, Some(place));
         }
         Some(server_message::Message::AnnounceReply(reply)) => worker.attempts.confirmed(&reply.cancel_requested, &reply.lost),
+        Some(server_message::Message::Drained(_)) => _ = worker.expecting.send_replace(false),
         Some(server_message::Message::Welcome(_)) | None => tracing::debug!("a message that this SDK does not know was skipped"),
     }
 }

@@ -148,6 +148,7 @@ fn on_message(engine: &mut Engine, session: &mut String, message: WorkerMessage,
         Some(FromWorker::Drain(_)) => {
             if let Some(it) = engine.sessions.iter_mut().find(|it| it.id == *session) {
                 it.draining = true;
+                let _gone = it.sender.try_send(Ok(ServerMessage { message: Some(ToWorker::Drained(Drained {})) }));
             }
         }
         None => {}
