@@ -6,13 +6,14 @@ use crate::http::Api;
 use crate::observer::Observer;
 use crate::ports;
 use crate::process::{Process, Program};
+use crate::proxy::Proxy;
 use crate::servers::{Database, Redis};
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::try_join_all;
 use harvest_runtime::{IdSource, SystemIds};
 use harvest_sdk::Client;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,19 @@ pub struct Plan {
     own_redis: bool,
     limited_files: bool,
     environment: BTreeMap<String, Vec<(String, String)>>,
+    proxied: BTreeSet<Way>,
+    cut_off: Option<String>,
+}
+
+/// A way that leads through a proxy when the plan says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// From the services to Postgres; of all of them, or of one.
+    Postgres,
+    /// From the services to Redis.
+    Redis,
+    /// From workers and clients to the first frontend, as through a load balancer.
+    Frontend,
 }
 
 impl Plan {
@@ -67,6 +81,8 @@ impl Plan {
             own_redis: false,
             limited_files: false,
             environment: BTreeMap::new(),
+            proxied: BTreeSet::new(),
+            cut_off: None,
         }
     }
 
@@ -105,6 +121,20 @@ impl Plan {
         self
     }
 
+    /// A proxy on a way, see [`Fleet::proxy`].
+    #[must_use]
+    pub fn proxied(mut self, way: Way) -> Self {
+        self.proxied.insert(way);
+        self
+    }
+
+    /// A proxy between one process, e.g. `history-1`, and Postgres.
+    #[must_use]
+    pub fn proxied_postgres_of(mut self, process: &str) -> Self {
+        self.cut_off = Some(process.to_owned());
+        self.proxied(Way::Postgres)
+    }
+
     /// A variable in the environment of one process, e.g. `history-1`.
     #[must_use]
     pub fn environment(mut self, process: &str, name: &str, value: &str) -> Self {
@@ -127,6 +157,9 @@ pub struct Fleet {
     database: Option<Database>,
     redis: Option<Redis>,
     observer: Arc<Observer>,
+    proxies: BTreeMap<Way, Proxy>,
+    /// As its processes know it; part of the names on Redis.
+    name: String,
     folder: tempfile::TempDir,
 }
 
@@ -138,7 +171,7 @@ impl Fleet {
     pub async fn start(plan: Plan) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix(&format!("harvest-{}-", plan.name)).tempdir().context("a folder for logs")?;
         let observer = Arc::new(Observer::start().await?);
-        let mut fleet = Self { parts: BTreeMap::new(), database: None, redis: None, observer, folder, plan };
+        let mut fleet = Self { parts: BTreeMap::new(), database: None, redis: None, observer, proxies: BTreeMap::new(), name: String::new(), folder, plan };
         if fleet.plan.topology == Topology::Dev {
             let store = fleet.store_file().display().to_string();
             fleet.launch("dev", binaries::path("harvest")?, vec!["dev".to_owned(), "--store".to_owned(), store], BTreeMap::new())?;
@@ -152,19 +185,34 @@ impl Fleet {
     async fn start_services(&mut self) -> anyhow::Result<()> {
         let (database, redis) = tokio::try_join!(Database::start(self.plan.own_postgres), Redis::start(self.plan.own_redis, self.folder.path()))?;
         harvest_persistence::postgres::migrate(&database.url, self.plan.shards).await?;
-        let fleet = format!("{}-{}", self.plan.name, SystemIds.process_id());
-        let shared = BTreeMap::from([
-            ("HARVEST_FLEET".to_owned(), fleet),
-            ("HARVEST_DATABASE_URL".to_owned(), database.url.clone()),
-            ("HARVEST_REDIS_URL".to_owned(), redis.url.clone()),
-        ]);
-        (self.database, self.redis) = (Some(database), Some(redis));
+        self.name = format!("{}-{}", self.plan.name, SystemIds.process_id());
+        let (database_url, redis_url) = (self.through(Way::Postgres, &database.url).await?, self.through(Way::Redis, &redis.url).await?);
+        let shared = BTreeMap::from([("HARVEST_FLEET".to_owned(), self.name.clone()), ("HARVEST_REDIS_URL".to_owned(), redis_url)]);
         for service in SERVICES {
             for copy in 1..=self.plan.copies.get(service).copied().unwrap_or(0) {
-                self.launch(&format!("{service}-{copy}"), binaries::path(&format!("harvest-{service}"))?, Vec::new(), shared.clone())?;
+                let (name, mut environment) = (format!("{service}-{copy}"), shared.clone());
+                let direct = self.plan.cut_off.as_ref().is_some_and(|cut_off| *cut_off != name);
+                let url = if direct { &database.url } else { &database_url };
+                environment.insert("HARVEST_DATABASE_URL".to_owned(), url.clone());
+                self.launch(&name, binaries::path(&format!("harvest-{service}"))?, Vec::new(), environment)?;
             }
         }
+        (self.database, self.redis) = (Some(database), Some(redis));
+        if self.plan.proxied.contains(&Way::Frontend) {
+            let grpc = self.edges().next().context("a fleet without a frontend")?.grpc;
+            self.proxies.insert(Way::Frontend, Proxy::before(&format!("127.0.0.1:{grpc}")).await?);
+        }
         Ok(())
+    }
+
+    /// The URL of a server, through a proxy if the plan has one on the way.
+    async fn through(&mut self, way: Way, url: &str) -> anyhow::Result<String> {
+        if !self.plan.proxied.contains(&way) {
+            return Ok(url.to_owned());
+        }
+        let (proxy, url) = Proxy::before_url(url).await?;
+        self.proxies.insert(way, proxy);
+        Ok(url)
     }
 
     fn launch(&mut self, name: &str, path: PathBuf, arguments: Vec<String>, mut environment: BTreeMap<String, String>) -> anyhow::Result<()> {
@@ -241,9 +289,41 @@ impl Fleet {
         self.parts.iter().filter(|(name, _)| name.as_str() == "dev" || name.starts_with("frontend")).map(|(_, part)| part)
     }
 
-    /// gRPC addresses of the frontends.
+    /// gRPC addresses of the frontends, for workers and clients; only that of the proxy when there is one on this way.
     pub fn frontends(&self) -> Vec<String> {
-        self.edges().map(|part| format!("http://127.0.0.1:{}", part.grpc)).collect()
+        match self.proxies.get(&Way::Frontend) {
+            Some(proxy) => vec![format!("http://{}", proxy.address())],
+            None => self.edges().map(|part| format!("http://127.0.0.1:{}", part.grpc)).collect(),
+        }
+    }
+
+    /// The proxy that the plan has on a way.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn proxy(&self, way: Way) -> anyhow::Result<&Proxy> {
+        self.proxies.get(&way).with_context(|| format!("this fleet has no proxy on the way {way:?}: ask for one in its plan"))
+    }
+
+    /// What a process says of its readiness.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn readiness(&self, name: &str) -> anyhow::Result<(u16, String)> {
+        let answer =
+            reqwest::Client::new().get(format!("http://127.0.0.1:{}/health/ready", self.part(name)?.http)).timeout(Duration::from_secs(2)).send().await?;
+        Ok((answer.status().as_u16(), answer.text().await?))
+    }
+
+    /// What a process shows as one of its metrics, summed over labels; 0 when it is absent.
+    ///
+    /// # Errors
+    /// When it does not answer, or the value is no number.
+    pub async fn metric(&self, name: &str, metric: &str) -> anyhow::Result<f64> {
+        let url = format!("http://127.0.0.1:{}/metrics", self.part(name)?.http);
+        let text = reqwest::Client::new().get(url).timeout(Duration::from_secs(2)).send().await?.text().await?;
+        let values = text.lines().filter(|line| line.strip_prefix(metric).is_some_and(|rest| rest.starts_with(['{', ' '])));
+        values.map(|line| Ok(line.rsplit(' ').next().unwrap_or_default().parse::<f64>()?)).sum()
     }
 
     /// The HTTP API of a frontend, for one tenant.
@@ -261,6 +341,11 @@ impl Fleet {
     /// When the addresses are malformed.
     pub fn client(&self, namespace: &str) -> anyhow::Result<Client> {
         Ok(Client::connect(self.frontends())?.with_namespace(namespace).with_patience(Duration::from_secs(60)))
+    }
+
+    /// The channel that its processes broadcast on.
+    pub fn channel(&self) -> String {
+        format!("harvest:{}:config", self.name)
     }
 
     /// Its shape.

@@ -108,6 +108,14 @@ impl Process {
         self.signal(Signal::SIGTERM)
     }
 
+    /// SIGINT; does not wait.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn interrupt(&self) -> anyhow::Result<()> {
+        self.signal(Signal::SIGINT)
+    }
+
     /// SIGSTOP: it is frozen, its connections stay open.
     ///
     /// # Errors

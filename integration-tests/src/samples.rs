@@ -1,7 +1,7 @@
 //! Workflows and activities that several tests share, and that the `test-worker` program runs.
 
 use crate::observer::report;
-use harvest_runtime::crash;
+use harvest_runtime::{Clock, SystemClock, crash};
 use harvest_sdk::prelude::*;
 use harvest_sdk::{ActivityRegistration, WorkflowRegistration};
 use serde::{Deserialize, Serialize};
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 /// Everything here that runs as a workflow.
 pub fn workflows() -> Vec<WorkflowRegistration> {
-    workflows![purchase, parcel, lonely, echo, considered]
+    workflows![purchase, parcel, lonely, steadily, crowd, echo, considered]
 }
 
 /// Everything here that runs as an activity.
 pub fn activities() -> Vec<ActivityRegistration> {
-    activities![step, untimed, note, flaky]
+    activities![step, untimed, steady, brief, note, flaky]
 }
 
 /// The signal that a purchase waits for.
@@ -72,6 +72,42 @@ pub async fn untimed(ctx: &ActivityContext, what: String) -> Result<String, Acti
     let gate = (ctx.attempt() == 1).then_some("untimed");
     report(ctx, &what, gate).await?;
     Ok(format!("{what} at attempt {}", ctx.attempt()))
+}
+
+/// One activity that must beat.
+#[workflow]
+pub async fn steadily(ctx: &WorkflowContext, what: String) -> Result<String, HarvestError> {
+    ctx.execute_activity(&steady, what).await
+}
+
+/// Waits at the gate `steady`, at its first attempt only, and beats meanwhile: silence would end the attempt.
+#[activity(start_to_close = "5m", heartbeat_timeout = "2s", retry = RetryPolicy::fixed(3, Duration::from_millis(100)))]
+pub async fn steady(ctx: &ActivityContext, what: String) -> Result<String, ActivityFailure> {
+    let (gate, clock) = ((ctx.attempt() == 1).then_some("steady"), SystemClock::new());
+    let reporting = report(ctx, &what, gate);
+    tokio::pin!(reporting);
+    loop {
+        tokio::select! {
+            reported = &mut reporting => break reported?,
+            () = clock.sleep(Duration::from_millis(300)) => ctx.heartbeat("on").await?,
+        }
+    }
+    Ok(format!("{what} at attempt {}", ctx.attempt()))
+}
+
+/// So many activities at once; how many attempts they took in all.
+#[workflow]
+pub async fn crowd(ctx: &WorkflowContext, count: u32) -> Result<u32, HarvestError> {
+    let all: Vec<_> = (0..count).map(|number| ctx.execute_activity(&brief, number)).collect();
+    Ok(futures::future::try_join_all(all).await?.iter().sum())
+}
+
+/// Takes half a second. Only its timeout of five minutes or a shorter rule ends an attempt that nobody runs.
+#[activity(start_to_close = "5m", retry = RetryPolicy::fixed(5, Duration::from_millis(100)))]
+pub async fn brief(ctx: &ActivityContext, number: u32) -> Result<u32, ActivityFailure> {
+    SystemClock::new().sleep(Duration::from_millis(500)).await;
+    report(ctx, number, None).await?;
+    Ok(ctx.attempt())
 }
 
 /// No step at all.

@@ -1,10 +1,12 @@
 //! A worker process for tests: runs the shared samples until SIGTERM. Can be killed, and armed with a crash point.
+//! `TEST_WORKER_GRACE_MS` and `TEST_WORKER_ACTIVITIES` set its shutdown timeout and how many activities it runs at once.
 
 use anyhow::Context as _;
 use harvest_integration_tests::observer::ObserverClient;
 use harvest_integration_tests::samples;
 use harvest_runtime::Shutdown;
 use harvest_sdk::{Client, HarvestBuilder, StartOptions, WorkerConfig};
+use std::time::Duration;
 
 fn variable(name: &str) -> anyhow::Result<String> {
     std::env::var(name).with_context(|| format!("{name} must be set"))
@@ -19,6 +21,13 @@ async fn main() -> anyhow::Result<()> {
         .with_addresses(addresses.split(','))
         .with_namespace(variable("TEST_WORKER_NAMESPACE")?)
         .with_queues([variable("TEST_WORKER_QUEUE")?]);
+    let mut config = config;
+    if let Ok(grace_ms) = std::env::var("TEST_WORKER_GRACE_MS") {
+        config = config.with_shutdown_timeout(Duration::from_millis(grace_ms.parse()?));
+    }
+    if let Ok(activities) = std::env::var("TEST_WORKER_ACTIVITIES") {
+        config = config.with_max_concurrent_activities(activities.parse()?);
+    }
     let worker = HarvestBuilder::new()
         .workflows(samples::workflows())
         .activities(samples::activities())

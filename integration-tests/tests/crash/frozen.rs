@@ -32,6 +32,19 @@ async fn run_of(fleet: &Fleet, world: &World, owner: &str) -> anyhow::Result<(ha
     anyhow::bail!("no shard belongs to {owner}")
 }
 
+/// A new run on this shard.
+async fn run_on(fleet: &Fleet, world: &World, shard: u32) -> anyhow::Result<(harvest_sdk::WorkflowHandle<String>, ExecutionId)> {
+    let stores = Stores::open(fleet).await?;
+    for number in 0..64 {
+        let handle = world.start(&waiting, &format!("news-{number}"), ()).await?;
+        let id: ExecutionId = handle.execution_id().parse()?;
+        if stores.shard_of(id)?.0 == shard {
+            return Ok((handle, id));
+        }
+    }
+    anyhow::bail!("no run is on shard {shard}")
+}
+
 async fn sleep_through(fleet: Arc<Fleet>) -> anyhow::Result<()> {
     let world = World::new(&fleet, "frozen")?;
     world.serve(workflows![waiting], activities![])?;
@@ -51,11 +64,20 @@ async fn sleep_through(fleet: Arc<Fleet>) -> anyhow::Result<()> {
     handle.signal("word", "right").await?;
     assert_eq!(world.result(&handle).await?, "right");
     fences.takeover(&before, &[i32::try_from(shard)?], TAKEOVER).await?;
+    // A run that the sleeper has never heard of.
+    let (news, run) = run_on(&fleet, &world, shard).await?;
+    let reference = v1::WorkflowRef { namespace: "frozen".to_owned(), execution_id: news.execution_id().to_owned(), ..v1::WorkflowRef::default() };
+    asking.ask_about_news(reference, run);
     sleeper.thaw()?;
     asking.must_be_refused(&fences, before[&i32::try_from(shard)?].epoch).await?;
     assert!(world.list("workflow_id=started-late").await?.is_empty());
     let signals = world.variants(&handle).await?.iter().filter(|variant| *variant == "SignalReceived").count();
     assert_eq!(signals, 1);
+    // The run goes on; the sleeper has neither cancelled it, nor ended it for an owner that has never heard of it.
+    news.signal("word", "news").await?;
+    if !world.variants(&news).await?.contains(&"WorkflowCancelRequested".to_owned()) {
+        assert_eq!(world.result(&news).await?, "news");
+    }
     world.audit(&Stores::open(&fleet).await?).await?;
     Ok(())
 }
