@@ -26,7 +26,7 @@ const LONGEST_NAP: Duration = Duration::from_secs(10);
 const NOTABLE_SKEW_MS: i64 = 1_000;
 
 /// The database's clock as known to this process: right within half of the quickest look's round trip, and what the machine's monotonic clock
-/// drifts in [`INTERVAL`].
+/// drifts between two looks (10 s).
 pub struct FleetClock {
     machine: Arc<dyn Clock>,
     /// The database's clock less this process's monotonic one, in milliseconds; empty with a store that has no clock.
