@@ -1,5 +1,6 @@
 //! A database that answers with serialization failures and deadlocks, at the statement and at the commit.
 
+use crate::outages::refusal;
 use anyhow::Context as _;
 use harvest_integration_tests::eventually::holds;
 use harvest_integration_tests::fleet::with_fleet;
@@ -7,9 +8,7 @@ use harvest_integration_tests::load::Load;
 use harvest_integration_tests::samples::{self, echo};
 use harvest_integration_tests::store::Stores;
 use harvest_integration_tests::{Fleet, Plan, Topology, World};
-use harvest_proto::v1;
-use harvest_proto::v1::workflow_service_client::WorkflowServiceClient;
-use harvest_rpc::{Error, Reason};
+use harvest_rpc::Reason;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,20 +38,6 @@ async fn conflicts(fleet: &Fleet, percent: u32) -> anyhow::Result<()> {
     }
     connection.close().await?;
     Ok(())
-}
-
-async fn refusal(world: &World) -> anyhow::Result<Error> {
-    let request = v1::StartWorkflowRequest {
-        namespace: world.namespace().to_owned(),
-        workflow_type: "echo".to_owned(),
-        workflow_id: "during".to_owned(),
-        request_id: "during".to_owned(),
-        ..v1::StartWorkflowRequest::default()
-    };
-    let mut request = tonic::Request::new(request);
-    request.set_timeout(Duration::from_secs(3_600));
-    let answer = WorkflowServiceClient::new(world.channel().await?).start_workflow(request).await;
-    Ok(Error::from(answer.err().context("a start was accepted by a store that commits nothing")?))
 }
 
 async fn lost_again_and_again(fleet: Arc<Fleet>) -> anyhow::Result<()> {

@@ -69,7 +69,7 @@ async fn postgres_killed_and_restarted_under_load_loses_nothing() {
 }
 
 /// A call that its caller would wait for an hour for: what the fleet says by itself.
-async fn refusal(world: &World) -> anyhow::Result<Error> {
+pub async fn refusal(world: &World) -> anyhow::Result<Error> {
     let request = v1::StartWorkflowRequest {
         namespace: world.namespace().to_owned(),
         workflow_type: "echo".to_owned(),
