@@ -304,7 +304,7 @@ impl Actor {
     }
 
     fn accepts(&self) -> bool {
-        let waiting = self.parked + self.clean.len() + self.in_flight.as_ref().map_or(0, |in_flight| in_flight.riding.len());
+        let waiting = self.parked + self.clean.len() + self.in_flight.as_ref().map_or(0, |in_flight| in_flight.riding.len() + in_flight.late.len());
         self.health.is_away() || (self.solo.is_empty() && self.resumed.is_empty() && !self.open.is_full() && waiting < MAX_PARKED)
     }
 
@@ -476,7 +476,7 @@ impl Actor {
         let mut riding = std::mem::take(&mut self.clean);
         riding.append(&mut self.open.riding);
         if let Some(in_flight) = &mut self.in_flight {
-            riding.append(&mut in_flight.riding);
+            riding.append(&mut in_flight.take_riding());
         }
         self.refuse(riding, &Refusal::NotOwner);
     }

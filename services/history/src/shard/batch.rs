@@ -81,4 +81,16 @@ pub(crate) struct InFlight {
     pub(crate) batch: Batch,
     pub(crate) sealed: Vec<Sealed>,
     pub(crate) riding: Vec<Riding>,
+    /// Answers that show what it holds, to calls that came after it was sent: its fence says nothing about the time since, so they need a later
+    /// proof besides.
+    pub(crate) late: Vec<Riding>,
+}
+
+impl InFlight {
+    /// All answers that wait for it, in the order in which they were decided.
+    pub(crate) fn take_riding(&mut self) -> Vec<Riding> {
+        let mut riding = std::mem::take(&mut self.riding);
+        riding.append(&mut self.late);
+        riding
+    }
 }

@@ -38,7 +38,7 @@ impl Actor {
             }));
         }
         let sent = self.deps.clock.monotonic();
-        self.in_flight = Some(InFlight { sent, id, batch, sealed, riding });
+        self.in_flight = Some(InFlight { sent, id, batch, sealed, riding, late: Vec::new() });
         self.health.sent(sent);
         crash::point("history.before_send");
         self.commit(writer);
@@ -230,6 +230,9 @@ impl Actor {
         for riding in in_flight.riding {
             self.release(riding);
         }
+        for riding in in_flight.late {
+            self.ride_proof(riding);
+        }
         let horizon = Timestamp::from_millis(self.deps.clock.now().as_millis().saturating_add(i64::try_from(NEAR.as_millis()).unwrap_or(i64::MAX)));
         let mut near = Vec::new();
         metrics::ENGINE_COMMITS.add(1, ["committed"]);
@@ -282,7 +285,8 @@ impl Actor {
     /// Some value was refused and nobody knows whose: all decisions since the last commit are undone in memory and decided again, one
     /// by one, so that the offender alone gets the error.
     fn poisoned(&mut self, message: &str) {
-        let Some(in_flight) = self.in_flight.take() else { return };
+        let Some(mut in_flight) = self.in_flight.take() else { return };
+        in_flight.riding = in_flight.take_riding();
         let open = std::mem::take(&mut self.open);
         // A start whose answer rides was told nobody: the task is taken again when the taking is decided again.
         let untold = in_flight.riding.iter().chain(&open.riding).flat_map(dispatches_of).collect();

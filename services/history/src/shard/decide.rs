@@ -440,8 +440,8 @@ impl Actor {
         self.open.riding.push(Riding { envelope, answer: Ok(Answer::Gone) });
     }
 
-    /// Lets an answer go when what it tells is durable: with the batch that holds the run's newest change, or, when there is none,
-    /// with the next batch, or after a look at the epoch.
+    /// Lets an answer go when what it tells is durable, and when this was still the owner after the call had come: with the batch that is being
+    /// filled, which will be fenced after this, or after a look at the epoch.
     pub(crate) fn ride(&mut self, id: Option<ExecutionId>, envelope: Envelope, answer: Result<Answer, Refusal>) {
         let riding = Riding { envelope, answer };
         let Some(id) = id else {
@@ -454,11 +454,14 @@ impl Actor {
         }
         let uncommitted = self.cache.peek(id).is_some_and(|run| run.last_batch > self.committed);
         match &mut self.in_flight {
-            Some(in_flight) if uncommitted => in_flight.riding.push(riding),
-            // The batch that is being filled will be fenced after this: it shows what a look would.
-            Some(_) | None if self.open.has_writes() => self.open.riding.push(riding),
-            Some(_) | None => self.clean.push(riding),
+            Some(in_flight) if uncommitted && !self.open.has_writes() => in_flight.late.push(riding),
+            Some(_) | None => self.ride_proof(riding),
         }
+    }
+
+    /// Lets an answer go that shows nothing but what is durable, or will be before the batch that is being filled.
+    pub(crate) fn ride_proof(&mut self, riding: Riding) {
+        if self.open.has_writes() { self.open.riding.push(riding) } else { self.clean.push(riding) }
     }
 }
 

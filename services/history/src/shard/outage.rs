@@ -177,7 +177,7 @@ impl Actor {
         let mut riding = std::mem::take(&mut self.clean);
         riding.append(&mut self.open.riding);
         if let Some(in_flight) = &mut self.in_flight {
-            riding.append(&mut in_flight.riding);
+            riding.append(&mut in_flight.take_riding());
         }
         for refused in &riding {
             let dispatches = dispatches_of(refused);

@@ -1,12 +1,13 @@
 //! Answers that changed nothing, and owners that have been replaced.
 
-use super::faulty::Fate;
+use super::faulty::{Fate, Pace};
 use super::stage::{Stage, finish, input, key, start, started};
 use crate::shard::operation::{Answer, Operation, Refusal, Target};
 use futures::future::join_all;
 use harvest_runtime::Clock as _;
 use harvest_workflow_core::decision::Reject;
 use harvest_workflow_core::input::Input;
+use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
 async fn reads_and_refusals_on_clean_runs_share_one_look_at_the_epoch() {
@@ -41,7 +42,7 @@ async fn the_timeout_of_a_task_that_was_answered_in_time_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_of_a_run_with_uncommitted_changes_rides_its_batch() {
+async fn a_read_of_a_run_with_uncommitted_changes_waits_for_its_batch_and_then_for_a_look() {
     let stage = Stage::new(1).await;
     let owner = stage.open(0).await;
     let run = owner.start("a").await;
@@ -57,7 +58,32 @@ async fn a_read_of_a_run_with_uncommitted_changes_rides_its_batch() {
     assert!(stage.soon(changed).await.unwrap().is_ok());
     assert!(matches!(stage.soon(read).await.unwrap(), Ok(Answer::Located { last_event, .. }) if last_event.0 == 2));
     assert!(matches!(stage.soon(repeated).await.unwrap(), Ok(Answer::Decided { fresh: false, .. })));
-    assert_eq!(owner.faults.epoch_reads(), looks);
+    assert_eq!(owner.faults.epoch_reads(), looks + 1, "one for both");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_was_sent_before_a_call_came_does_not_vouch_for_its_answer() {
+    let stage = Stage::new(1).await;
+    let old = stage.open(0).await;
+    let run = old.start("a").await;
+    let (commits, clock) = (old.faults.commits(), stage.clock.clone());
+    old.faults.set_pace(Pace(Box::new(move || {
+        let clock = clock.clone();
+        Box::pin(async move { clock.sleep(Duration::from_millis(20)).await })
+    })));
+    let signalled = old.handle.submit(super::stage::signal(Target::Execution(run), "old")).unwrap();
+    // It lands, and the owner falls asleep before it hears so.
+    while old.faults.commits() == commits {
+        stage.clock.sleep(Duration::from_millis(1)).await;
+    }
+    old.faults.freeze(true);
+    let new = stage.open(0).await;
+    new.signal(run, "new").await.unwrap();
+    let read = old.handle.submit(Operation::Locate(Target::Execution(run))).unwrap();
+    stage.rest().await;
+    old.faults.freeze(false);
+    assert!(matches!(stage.soon(signalled).await.unwrap(), Ok(Answer::Decided { fresh: true, .. })), "this is true");
+    assert_eq!(stage.soon(read).await.unwrap(), Err(Refusal::NotOwner), "and this was: the run has gone on elsewhere");
 }
 
 #[tokio::test(start_paused = true)]
