@@ -339,8 +339,9 @@ async fn an_attempt_that_is_sent_twice_runs_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_attempt_that_nobody_confirms_is_aborted() {
-    let (fleet, probe, worker) = set_up().await;
-    fleet.faults(|faults| faults.mute_announcements = true);
+    let (fleet, probe) = (Fleet::start().await, Arc::new(Probe::default()));
+    fleet.faults(|faults| (faults.mute_announcements, faults.announce_timeout_ms) = (true, Some(400)));
+    let worker = Running::start(builder(&fleet, &probe).build().unwrap());
     fleet.client().start(&waits, StartOptions::new("a"), ()).await.unwrap();
     in_time(probe.began.notified()).await;
     in_time(probe.dropped.notified()).await;

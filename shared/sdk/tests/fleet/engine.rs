@@ -31,6 +31,9 @@ pub struct Faults {
     pub never_sticky: bool,
     /// Announcements are not answered.
     pub mute_announcements: bool,
+    /// How long new sessions are told that attempts may go on without an answer; long by default, because nobody here misses an attempt that its
+    /// worker has aborted.
+    pub announce_timeout_ms: Option<u64>,
     /// Attempts that an announcement is told are lost or to cancel.
     pub tell_lost: bool,
     /// Page size of GetHistory.

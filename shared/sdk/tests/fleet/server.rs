@@ -133,7 +133,8 @@ fn on_message(engine: &mut Engine, session: &mut String, message: WorkerMessage,
             *session = if hello.resume_worker_id.is_empty() { format!("worker-{}", engine.seen_hello.len()) } else { hello.resume_worker_id.clone() };
             engine.seen_hello.push(hello);
             engine.sessions.retain(|it| it.id != *session);
-            let welcome = Welcome { worker_id: session.clone(), announce_interval_ms: 50, announce_timeout_ms: 400 };
+            let welcome =
+                Welcome { worker_id: session.clone(), announce_interval_ms: 50, announce_timeout_ms: engine.faults.announce_timeout_ms.unwrap_or(10_000) };
             let _gone = sender.try_send(Ok(ServerMessage { message: Some(ToWorker::Welcome(welcome)) }));
             let (id, sender) = (session.clone(), sender.clone());
             engine.sessions.push(Session { id, sender, workflow_credit: 0, activity_credit: 0, draining: false });
