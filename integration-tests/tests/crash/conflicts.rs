@@ -46,7 +46,7 @@ async fn lost_again_and_again(fleet: Arc<Fleet>) -> anyhow::Result<()> {
     Load::new("before", 3).run(&world).await?;
     // One in four.
     conflicts(&fleet, 25).await?;
-    let load = Load { longest: Duration::from_secs(90), ..Load::new("p", 40) };
+    let load = Load { longest: Duration::from_secs(150), ..Load::new("p", 40) };
     let (ended, in_load) = (load.ended.clone(), world.clone());
     let running = harvest_runtime::spawn_owned("load", async move { load.run(&in_load).await });
     holds("some purchases have ended", Duration::from_secs(60), || ended.load(Ordering::Relaxed) >= 10).await?;
