@@ -22,6 +22,7 @@ pub struct Config {
     pub default_deadline_ms: u64,
     pub drain_timeout_ms: u64,
     pub max_connection_age_ms: u64,
+    pub grpc_max_connections: usize,
     pub http_header_timeout_ms: u64,
     pub http_body_timeout_ms: u64,
     pub http_max_connections: usize,
@@ -67,6 +68,7 @@ impl Settings for Config {
         faults.range("default_deadline_ms", self.default_deadline_ms, 100..=60_000);
         faults.range("drain_timeout_ms", self.drain_timeout_ms, 0..=600_000);
         faults.range("max_connection_age_ms", self.max_connection_age_ms, 0..=86_400_000);
+        faults.range("grpc_max_connections", self.grpc_max_connections, 1..=1_000_000);
         faults.range("http_header_timeout_ms", self.http_header_timeout_ms, 100..=600_000);
         faults.range("http_body_timeout_ms", self.http_body_timeout_ms, 100..=600_000);
         faults.range("http_max_connections", self.http_max_connections, 1..=1_000_000);

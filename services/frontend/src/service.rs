@@ -99,7 +99,7 @@ pub async fn build(config: &Config, deps: Deps) -> Result<Frontend, BuildError> 
     let drain_timeout = Duration::from_millis(config.drain_timeout_ms);
     let max_age = (config.max_connection_age_ms > 0).then(|| Duration::from_millis(config.max_connection_age_ms));
     let server = Server::bind_on(&deps.network, config.grpc_listen).await?;
-    let server = server.drain_timeout(drain_timeout).max_connection_age(max_age).follow(deps.health.watch());
+    let server = server.drain_timeout(drain_timeout).max_connection_age(max_age).max_connections(config.grpc_max_connections).follow(deps.health.watch());
     let failed = |source| BuildError::Http { address: config.http_listen, source };
     let http = deps.network.bind(config.http_listen).await.map_err(failed)?;
     let http_address = http.local_addr().map_err(failed)?;

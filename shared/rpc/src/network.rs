@@ -6,9 +6,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_stream::Stream;
 use tonic::codegen::http::Uri;
 use tonic::transport::server::Connected;
@@ -113,6 +114,26 @@ impl Bound {
             Self::Other(listener) => listener.local_addr(),
         }
     }
+
+    /// What it is, whichever it is.
+    pub(crate) fn into_listener(self) -> Box<dyn Listener> {
+        match self {
+            Self::Tcp(listener) => Box::new(listener),
+            Self::Other(listener) => listener,
+        }
+    }
+}
+
+impl Listener for TcpListener {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Self::local_addr(self)
+    }
+
+    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Box<dyn Duplex>>> {
+        let (stream, _) = ready!(Self::poll_accept(self, context))?;
+        stream.set_nodelay(true)?;
+        Poll::Ready(Ok(Box::new(stream)))
+    }
 }
 
 /// Connects channels.
@@ -137,8 +158,11 @@ impl tonic::codegen::Service<Uri> for Connector {
     }
 }
 
-/// A connection as a gRPC server takes it.
-pub(crate) struct Accepted(Box<dyn Duplex>);
+/// A connection as a gRPC server takes it, and its place among them.
+pub(crate) struct Accepted {
+    connection: Box<dyn Duplex>,
+    _place: OwnedSemaphorePermit,
+}
 
 impl Connected for Accepted {
     type ConnectInfo = ();
@@ -148,39 +172,65 @@ impl Connected for Accepted {
 
 impl AsyncRead for Accepted {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut tokio::io::ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
+        Pin::new(&mut self.connection).poll_read(context, buffer)
     }
 }
 
 impl AsyncWrite for Accepted {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        Pin::new(&mut self.connection).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, parts)
+        Pin::new(&mut self.connection).poll_write_vectored(context, parts)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        self.connection.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        Pin::new(&mut self.connection).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        Pin::new(&mut self.connection).poll_shutdown(context)
     }
 }
 
-/// The connections of a listener.
-pub(crate) struct Incoming(pub(crate) Box<dyn Listener>);
+/// The connections of a listener, so many at a time. One more is closed at once: its client sees a line that broke, and tries again.
+pub(crate) struct Incoming {
+    listener: Box<dyn Listener>,
+    places: Arc<Semaphore>,
+    max_connections: usize,
+    /// Whether the last one had no place: a flood is logged once.
+    full: bool,
+}
+
+impl Incoming {
+    pub(crate) fn new(bound: Bound, max_connections: usize) -> Self {
+        let places = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
+        Self { listener: bound.into_listener(), places, max_connections, full: false }
+    }
+}
 
 impl Stream for Incoming {
     type Item = io::Result<Accepted>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_accept(context).map(|connection| Some(connection.map(Accepted)))
+        loop {
+            let connection = match ready!(self.listener.poll_accept(context)) {
+                Ok(connection) => connection,
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            };
+            if let Ok(place) = self.places.clone().try_acquire_owned() {
+                self.full = false;
+                return Poll::Ready(Some(Ok(Accepted { connection, _place: place })));
+            }
+            if !self.full {
+                tracing::warn!(grpc_max_connections = self.max_connections, "too many connections: further ones are closed");
+            }
+            self.full = true;
+        }
     }
 }

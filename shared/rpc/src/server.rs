@@ -19,13 +19,14 @@ use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Bytes, Service, http};
 use tonic::server::NamedService;
 use tonic::service::Routes;
-use tonic::transport::server::TcpIncoming;
 use tonic_health::server::HealthReporter;
 
 /// The largest gRPC message, both ways. Pass it to `max_decoding_message_size` and `max_encoding_message_size` of generated servers and clients.
 pub const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 /// How long calls in flight may take to end after shutdown was asked for.
 pub const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+/// Most connections of a server at a time.
+pub const DEFAULT_MAX_CONNECTIONS: usize = 16_384;
 /// How long connections may take to close after the last call has ended: those that are idle or half open are not waited for longer.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -60,6 +61,7 @@ pub struct Server {
     bounds: Option<Bounds>,
     ready: Option<watch::Receiver<bool>>,
     max_connection_age: Option<Duration>,
+    max_connections: usize,
 }
 
 /// How many bytes of requests there may be, and which methods are streams that stay.
@@ -102,6 +104,7 @@ impl Server {
             bounds: None,
             ready: None,
             max_connection_age: None,
+            max_connections: DEFAULT_MAX_CONNECTIONS,
         })
     }
 
@@ -139,6 +142,13 @@ impl Server {
         self
     }
 
+    /// Most connections at a time; one more is closed at once. [`DEFAULT_MAX_CONNECTIONS`] unless set.
+    #[must_use]
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections;
+        self
+    }
+
     /// Has gRPC health checks of the empty service name say whether the process is ready, as it changes, until shutdown.
     #[must_use]
     pub fn follow(mut self, ready: watch::Receiver<bool>) -> Self {
@@ -162,7 +172,7 @@ impl Server {
     /// # Errors
     /// [`ServeError::Serve`] when the server ended by itself.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServeError> {
-        let Self { bound, routes, health, calls, drain_timeout, ready, max_connection_age, .. } = self;
+        let Self { bound, routes, health, calls, drain_timeout, ready, max_connection_age, max_connections, .. } = self;
         let stop = shutdown.clone();
         let stopping = async move {
             tokio::select! {
@@ -182,12 +192,7 @@ impl Server {
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(4 << 20)
             .add_routes(routes);
-        let serving = async {
-            match bound {
-                Bound::Tcp(listener) => router.serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), stopping).await,
-                Bound::Other(listener) => router.serve_with_incoming_shutdown(Incoming(listener), stopping).await,
-            }
-        };
+        let serving = router.serve_with_incoming_shutdown(Incoming::new(bound, max_connections), stopping);
         let drained = async {
             shutdown.cancelled().await;
             calls.close();
@@ -316,6 +321,7 @@ impl http_body::Body for CountedBody {
 mod tests {
     use super::*;
     use crate::client::Channels;
+    use tokio::io::AsyncReadExt as _;
     use tonic_health::pb::HealthCheckRequest;
     use tonic_health::pb::health_client::HealthClient;
 
@@ -399,6 +405,35 @@ mod tests {
         assert!(failed <= 60, "{failed} of {calls} calls needed a second try");
         shutdown.cancel();
         drop(stream);
+        serving.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_one_too_many_is_closed_and_has_a_place_when_another_has_gone() {
+        let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().max_connections(2);
+        let (address, shutdown) = (server.address(), CancellationToken::new());
+        let serving = tokio::spawn(server.serve(shutdown.clone()));
+        let channel = Channels::default().get(&format!("http://{address}")).unwrap();
+        let mut client = HealthClient::new(channel);
+        client.check(HealthCheckRequest { service: String::new() }).await.unwrap();
+        let second = tokio::net::TcpStream::connect(address).await.unwrap();
+        let mut third = tokio::net::TcpStream::connect(address).await.unwrap();
+        let mut byte = [0];
+        // Accepted in order, so the third is the one without a place; a server speaks first, with its settings.
+        assert_eq!(third.read(&mut byte).await.unwrap_or(0), 0, "closed without a word");
+        client.check(HealthCheckRequest { service: String::new() }).await.unwrap();
+        drop(second);
+        let found = async {
+            loop {
+                let mut fourth = tokio::net::TcpStream::connect(address).await.unwrap();
+                if fourth.read(&mut byte).await.unwrap_or(0) > 0 {
+                    break;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), found).await.expect("a place is free again");
+        shutdown.cancel();
+        drop(client);
         serving.await.unwrap().unwrap();
     }
 }
