@@ -52,7 +52,7 @@ pub async fn parcel(ctx: &WorkflowContext, item: String) -> Result<String, Harve
 }
 
 /// One step: tells the observer, and dies before or after if it is told to.
-#[activity(start_to_close = "20s", retry = RetryPolicy::fixed(50, Duration::from_millis(200)))]
+#[activity(start_to_close = "20s", retry = RetryPolicy::fixed(50, Duration::from_millis(200)).with_jitter(Jitter::None))]
 pub async fn step(ctx: &ActivityContext, what: String) -> Result<String, ActivityFailure> {
     crash::point("worker.taken");
     report(ctx, &what, None).await?;

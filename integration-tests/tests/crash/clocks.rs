@@ -24,7 +24,7 @@ async fn naps(ctx: &WorkflowContext) -> Result<(), HarvestError> {
 }
 
 /// Fails once; its second attempt is due after the wait.
-#[activity(start_to_close = "60s", retry = RetryPolicy::fixed(2, WAIT))]
+#[activity(start_to_close = "60s", retry = RetryPolicy::fixed(2, WAIT).with_jitter(Jitter::None))]
 async fn fails_once(ctx: &ActivityContext) -> Result<u32, ActivityFailure> {
     if ctx.attempt() == 1 { Err(ActivityFailure::new("Once", "the first attempt fails")) } else { Ok(ctx.attempt()) }
 }

@@ -2,10 +2,10 @@
 
 use harvest_fleet_config::{Bus, Message, Version};
 use harvest_ids::{Namespace, TaskQueue};
-use harvest_persistence::control::{ConfigStore, StoredLimits, StoredType, StoredWorker};
+use harvest_persistence::control::{ConfigStore, StoredLimits, StoredType, StoredWorker, TypeKind};
 use harvest_persistence::error::StoreError;
-use harvest_proto::internal::v1::{ConfigSnapshot, RegisteredType, ServedQueue};
-use harvest_proto::v1::{FleetLimits, Hello, WorkflowTypeInfo};
+use harvest_proto::internal::v1::{ConfigSnapshot, RegisteredActivityType, RegisteredType, ServedQueue};
+use harvest_proto::v1::{ActivityTypeInfo, FleetLimits, Hello, WorkflowTypeInfo};
 use harvest_rpc::{Error, Reason};
 use harvest_runtime::Clock;
 use prost::Message as _;
@@ -32,7 +32,7 @@ pub(crate) struct Hub {
 #[derive(Debug, Default)]
 struct Known {
     version: Version,
-    types: BTreeMap<(Namespace, String), Vec<u8>>,
+    types: BTreeMap<(TypeKind, Namespace, String), Vec<u8>>,
     queues: BTreeSet<(Namespace, TaskQueue)>,
     bus_failing: bool,
 }
@@ -120,21 +120,29 @@ impl Hub {
     fn assemble(&self, stored: &StoredLimits, types: Vec<StoredType>, workers: &[StoredWorker]) -> Result<ConfigSnapshot, Error> {
         let queues: BTreeSet<(Namespace, TaskQueue)> = workers.iter().flat_map(queues_of).collect();
         let document = document(stored)?;
-        let registered = |stored: &StoredType| match WorkflowTypeInfo::decode(stored.info.as_slice()) {
-            Ok(info) => Some(RegisteredType { namespace: stored.namespace.to_string(), workflow_type: Some(info) }),
-            Err(error) => {
-                tracing::warn!(%error, workflow_type = stored.name, "a stored type does not decode");
-                None
+        let (mut workflow_types, mut activity_types) = (Vec::new(), Vec::new());
+        for stored in &types {
+            let namespace = stored.namespace.to_string();
+            let decoded = match stored.kind {
+                TypeKind::Workflow => {
+                    WorkflowTypeInfo::decode(stored.info.as_slice()).map(|info| workflow_types.push(RegisteredType { namespace, workflow_type: Some(info) }))
+                }
+                TypeKind::Activity => ActivityTypeInfo::decode(stored.info.as_slice())
+                    .map(|info| activity_types.push(RegisteredActivityType { namespace, activity_type: Some(info) })),
+            };
+            if let Err(error) = decoded {
+                tracing::warn!(%error, kind = ?stored.kind, name = stored.name, "a stored type does not decode");
             }
-        };
+        }
         let snapshot = ConfigSnapshot {
             version: Some(version(stored).into()),
             limits: Some(limits(&document)),
-            workflow_types: types.iter().filter_map(registered).collect(),
+            workflow_types,
             served_queues: queues.iter().map(|(namespace, queue)| ServedQueue { namespace: namespace.to_string(), task_queue: queue.to_string() }).collect(),
+            activity_types,
         };
         let mut known = self.known();
-        known.types = types.into_iter().map(|stored| ((stored.namespace, stored.name), stored.info)).collect();
+        known.types = types.into_iter().map(|stored| ((stored.kind, stored.namespace, stored.name), stored.info)).collect();
         known.queues = queues;
         Ok(snapshot)
     }
@@ -142,12 +150,12 @@ impl Hub {
     /// Those of `types` that are not known here as they are.
     pub(crate) fn new_types(&self, types: Vec<StoredType>) -> Vec<StoredType> {
         let known = self.known();
-        types.into_iter().filter(|stored| known.types.get(&(stored.namespace.clone(), stored.name.clone())) != Some(&stored.info)).collect()
+        types.into_iter().filter(|stored| known.types.get(&(stored.kind, stored.namespace.clone(), stored.name.clone())) != Some(&stored.info)).collect()
     }
 
     /// Remembers types that have been stored.
     pub(crate) fn remember_types(&self, types: Vec<StoredType>) {
-        self.known().types.extend(types.into_iter().map(|stored| ((stored.namespace, stored.name), stored.info)));
+        self.known().types.extend(types.into_iter().map(|stored| ((stored.kind, stored.namespace, stored.name), stored.info)));
     }
 
     /// Remembers served queues; true when one is new.

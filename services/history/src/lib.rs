@@ -14,7 +14,8 @@ use anyhow::Context as _;
 use api::Api;
 use config::Config;
 use fleet::Fleet;
-use harvest_fleet_config::{Bus, ConfigHandle, ConfigOptions, FleetConfig, GrpcSource};
+use harvest_fleet_config::{ActivityTypes, Bus, ConfigHandle, ConfigOptions, FleetConfig, GrpcSource};
+use harvest_ids::{ActivityType, Namespace};
 use harvest_persistence::control::{DirectoryStore, Member, ServiceKind};
 use harvest_persistence::store::ShardStore;
 use harvest_proto::internal::v1::history_service_server::HistoryServiceServer;
@@ -25,10 +26,13 @@ use harvest_rpc::request_bytes::RequestBytes;
 use harvest_rpc::server::Server;
 use harvest_runtime::{Clock, Health, IdSource};
 use harvest_shards::{Directory, DirectoryOptions, FleetClock, LeaseKeeper, LeaseOptions};
+use harvest_wire::activity_options;
+use harvest_workflow_core::command::ActivityOptions;
 use harvest_workflow_core::limits::Limits;
 use host::Host;
 use shard::actor::{ShardConfig, ShardDeps};
 use shard::memory::Memory;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -138,21 +142,39 @@ impl History {
 
 /// The part of the fleet's configuration that decisions are made under, as it changes.
 fn shard_config(handle: ConfigHandle, shutdown: CancellationToken) -> watch::Receiver<Arc<ShardConfig>> {
-    let (sender, receiver) = watch::channel(Arc::new(for_shards(&handle.get())));
-    let mut versions = handle.versions();
+    let (mut versions, mut activity_types) = (handle.versions(), handle.activity_types());
+    let attributes = Arc::new(attributes(&activity_types.borrow_and_update()));
+    let (sender, receiver) = watch::channel(Arc::new(for_shards(&handle.get(), attributes.clone())));
     drop(harvest_runtime::spawn("shard-configuration", async move {
+        let mut attributes = attributes;
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 changed = versions.changed() => if changed.is_err() { return },
+                changed = activity_types.changed() => {
+                    if changed.is_err() { return }
+                    attributes = Arc::new(self::attributes(&activity_types.borrow_and_update()));
+                }
             }
-            sender.send_replace(Arc::new(for_shards(&handle.get())));
+            sender.send_replace(Arc::new(for_shards(&handle.get(), attributes.clone())));
         }
     }));
     receiver
 }
 
-fn for_shards(config: &FleetConfig) -> ShardConfig {
+/// What attributes say, as the core has it. What a newer release declares in a way that this one does not understand counts as not said.
+fn attributes(registered: &ActivityTypes) -> BTreeMap<Namespace, BTreeMap<ActivityType, ActivityOptions>> {
+    let read = |name: &ActivityType, options: &harvest_proto::v1::ActivityOptions| match activity_options::from_proto("options", Some(options.clone())) {
+        Ok(options) => (name.clone(), options),
+        Err(error) => {
+            tracing::warn!(activity_type = name.as_str(), %error, "what is registered about an activity is not understood");
+            (name.clone(), ActivityOptions::default())
+        }
+    };
+    registered.iter().map(|(namespace, types)| (namespace.clone(), types.iter().map(|(name, options)| read(name, options)).collect())).collect()
+}
+
+fn for_shards(config: &FleetConfig, activity_types: Arc<BTreeMap<Namespace, BTreeMap<ActivityType, ActivityOptions>>>) -> ShardConfig {
     let limits = Limits { max_workflow_execution_timeout: config.limits.max_workflow_execution_timeout, ..Limits::default() };
-    ShardConfig { version: config.version.to_pair(), limits }
+    ShardConfig { version: config.version.to_pair(), limits, activity_types }
 }

@@ -1,9 +1,10 @@
 //! What is configured.
 
-use harvest_ids::{DurationMs, Namespace, TaskQueue, WorkflowType};
+use harvest_ids::{ActivityType, DurationMs, Namespace, TaskQueue, WorkflowType};
 use harvest_proto::{internal::v1 as internal, v1};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 /// The field of the execution timeout's ceiling, as in the protocol and in the stored document.
 pub const MAX_EXECUTION_TIMEOUT_FIELD: &str = "max_workflow_execution_timeout_ms";
@@ -88,8 +89,11 @@ pub struct WorkflowTypeInfo {
     pub execution_timeout: Option<DurationMs>,
 }
 
+/// Options of activities' attributes, as workers send them.
+pub type ActivityTypes = BTreeMap<Namespace, BTreeMap<ActivityType, v1::ActivityOptions>>;
+
 /// The configuration at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct FleetConfig {
     /// The version of the limits.
     pub version: Version,
@@ -97,6 +101,8 @@ pub struct FleetConfig {
     pub limits: FleetLimits,
     /// Types that workers have ever registered.
     pub workflow_types: BTreeMap<Namespace, BTreeMap<WorkflowType, WorkflowTypeInfo>>,
+    /// What attributes of activities say, of types that workers have ever registered; those that say nothing included.
+    pub activity_types: Arc<ActivityTypes>,
     /// Queues that live workers serve.
     pub served_queues: BTreeSet<(Namespace, TaskQueue)>,
     /// Whether a snapshot was ever pulled. Until then everything above is empty, and limits are not in force: it fails open.
@@ -130,11 +136,18 @@ impl From<internal::ConfigSnapshot> for FleetConfig {
             let execution_timeout = DurationMs::new("execution_timeout_ms", info.execution_timeout_ms).ok(); // 0 = none
             workflow_types.entry(namespace).or_default().insert(name, WorkflowTypeInfo { execution_timeout });
         }
+        let mut activity_types = ActivityTypes::new();
+        for registered in snapshot.activity_types {
+            let Some(info) = registered.activity_type else { continue };
+            let (Ok(namespace), Ok(name)) = (Namespace::new(&registered.namespace), ActivityType::new(&info.name)) else { continue };
+            activity_types.entry(namespace).or_default().insert(name, info.options.unwrap_or_default());
+        }
         let queue = |served: internal::ServedQueue| Some((Namespace::new(&served.namespace).ok()?, TaskQueue::new(&served.task_queue).ok()?));
         Self {
             version: snapshot.version.unwrap_or_default().into(),
             limits: snapshot.limits.unwrap_or_default().into(),
             workflow_types,
+            activity_types: Arc::new(activity_types),
             served_queues: snapshot.served_queues.into_iter().filter_map(queue).collect(),
             loaded: true,
         }

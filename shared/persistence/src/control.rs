@@ -113,14 +113,25 @@ pub struct StoredWorker {
     pub last_seen: Timestamp,
 }
 
-/// A workflow type that some worker has declared.
+/// What a declared type is a type of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TypeKind {
+    /// Workflows.
+    Workflow,
+    /// Activities.
+    Activity,
+}
+
+/// A type that some worker has declared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredType {
+    /// Of what.
+    pub kind: TypeKind,
     /// Tenant.
     pub namespace: Namespace,
-    /// Its name.
+    /// Its name, unique within kind and tenant.
     pub name: String,
-    /// What was declared, as encoded by proto (`harvest.v1.WorkflowTypeInfo`).
+    /// What was declared, as encoded by proto (`harvest.v1.WorkflowTypeInfo`, `harvest.v1.ActivityTypeInfo`).
     pub info: Vec<u8>,
 }
 

@@ -8,7 +8,7 @@ use syn::{FnArg, Ident, ItemFn, PatType, ReturnType, Type};
 /// Arguments of `#[workflow]`.
 const WORKFLOW_KEYS: [&str; 2] = ["name", "execution_timeout"];
 /// Arguments of `#[activity]`.
-const ACTIVITY_KEYS: [&str; 6] = ["name", "start_to_close", "heartbeat_timeout", "schedule_to_start", "retry", "queue"];
+const ACTIVITY_KEYS: [&str; 7] = ["name", "start_to_close", "heartbeat_timeout", "schedule_to_start", "schedule_to_close", "retry", "queue"];
 
 /// What both kinds of definition need to know of the function.
 struct Parts {
@@ -143,6 +143,7 @@ pub(crate) fn activity(arguments: TokenStream, item: TokenStream) -> syn::Result
     let start_to_close = arguments.duration("start_to_close")?;
     let heartbeat_timeout = arguments.duration("heartbeat_timeout")?;
     let schedule_to_start = arguments.duration("schedule_to_start")?;
+    let schedule_to_close = arguments.duration("schedule_to_close")?;
     let retry = match arguments.expression("retry") {
         Some(policy) => quote!(::core::option::Option::Some(#policy)),
         None => quote!(::core::option::Option::None),
@@ -167,6 +168,7 @@ pub(crate) fn activity(arguments: TokenStream, item: TokenStream) -> syn::Result
                     start_to_close: #start_to_close,
                     schedule_to_start: #schedule_to_start,
                     heartbeat_timeout: #heartbeat_timeout,
+                    schedule_to_close: #schedule_to_close,
                 }
             }
 

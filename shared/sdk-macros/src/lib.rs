@@ -29,7 +29,7 @@ pub fn workflow(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes an activity definition of an async function.
 ///
 /// Arguments: `name = ".."` (default: the function's name), `start_to_close = "30s"`, `heartbeat_timeout = "5s"`,
-/// `schedule_to_start = "1m"`, `retry = RetryPolicy::fixed(3, Duration::from_secs(1))`, `queue = ".."`. The function takes
+/// `schedule_to_start = "1m"`, `schedule_to_close = "10m"`, `retry = RetryPolicy::fixed(3, Duration::from_secs(1))`, `queue = ".."`. The function takes
 /// `&ActivityContext` (or `ActivityContext`) and any number of arguments and returns `Result<T, E>` with `E: Into<ActivityFailure>`.
 #[proc_macro_attribute]
 pub fn activity(arguments: TokenStream, item: TokenStream) -> TokenStream {

@@ -72,7 +72,8 @@ pub(crate) struct AttemptStart {
     pub(crate) info: ActivityInfo,
     pub(crate) heartbeat_details: Option<Payload>,
     pub(crate) previous_failure: Option<String>,
-    pub(crate) start_to_close: Option<Duration>,
+    /// How long it may take.
+    pub(crate) longest: Option<Duration>,
     /// At most one heartbeat per this goes to the server.
     pub(crate) heartbeat_interval: Duration,
     pub(crate) cancel: CancellationToken,
@@ -128,7 +129,7 @@ impl ActivityContext {
             },
             heartbeat_details: None,
             previous_failure: None,
-            start_to_close: None,
+            longest: None,
             heartbeat_interval: Duration::ZERO,
             cancel: CancellationToken::new(),
             state: Arc::new(StateMap::from([(TypeId::of::<T>(), value)])),
@@ -253,14 +254,20 @@ impl ActivityContext {
         self.shared.start.state.get(&TypeId::of::<T>())?.clone().downcast().ok()
     }
 
-    /// When the attempt runs out of time, if it has a limit. After it the attempt is aborted.
+    /// When the attempt runs out of time, if it has a limit (`start_to_close`, or what `schedule_to_close` leaves). After it the attempt is
+    /// aborted.
     pub fn deadline(&self) -> Option<Instant> {
-        Some(self.shared.started + self.shared.start.start_to_close?)
+        Some(self.shared.started + self.shared.start.longest?)
     }
 
     /// How long until [`ActivityContext::deadline`]; zero when it has passed.
     pub fn time_remaining(&self) -> Option<Duration> {
         self.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether less than `span` is left; false without a limit.
+    pub fn is_expiring_within(&self, span: Duration) -> bool {
+        self.time_remaining().is_some_and(|left| left < span)
     }
 }
 

@@ -72,7 +72,7 @@ pub const SDK_VERSION: &str = concat!("harvest-rust/", env!("CARGO_PKG_VERSION")
 /// All that a file with workflows and activities needs.
 pub mod prelude {
     pub use crate::{
-        ActivityCancelled, ActivityContext, ActivityFailure, ActivityOptions, ChildOptions, Client, HarvestBuilder, HarvestError, RetryPolicy, StartOptions,
-        WorkerConfig, WorkflowContext, WorkflowFailure, activities, activity, workflow, workflows,
+        ActivityCancelled, ActivityContext, ActivityFailure, ActivityOptions, ChildOptions, Client, HarvestBuilder, HarvestError, Jitter, RetryPolicy,
+        StartOptions, TimeoutKind, WorkerConfig, WorkflowContext, WorkflowFailure, activities, activity, workflow, workflows,
     };
 }

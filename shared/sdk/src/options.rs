@@ -20,6 +20,8 @@ pub struct ActivityOptions {
     pub schedule_to_start: Option<Duration>,
     /// The longest silence between heartbeats.
     pub heartbeat_timeout: Option<Duration>,
+    /// The longest all attempts and the delays between them may take, from the schedule on.
+    pub schedule_to_close: Option<Duration>,
 }
 
 impl ActivityOptions {
@@ -63,26 +65,22 @@ impl ActivityOptions {
         self
     }
 
-    /// These options, completed by `fallback`.
-    pub(crate) fn or(self, fallback: &Self) -> Self {
-        Self {
-            queue: self.queue.or_else(|| fallback.queue.clone()),
-            retry: self.retry.or_else(|| fallback.retry.clone()),
-            start_to_close: self.start_to_close.or(fallback.start_to_close),
-            schedule_to_start: self.schedule_to_start.or(fallback.schedule_to_start),
-            heartbeat_timeout: self.heartbeat_timeout.or(fallback.heartbeat_timeout),
-        }
+    /// Sets the longest time of all attempts and the delays between them.
+    #[must_use]
+    pub fn schedule_to_close(mut self, longest: Duration) -> Self {
+        self.schedule_to_close = Some(longest);
+        self
     }
 
-    pub(crate) fn to_core(&self) -> Result<(Option<TaskQueue>, command::ActivityOptions), HarvestError> {
-        let queue = task_queue(self.queue.as_deref())?;
-        let options = command::ActivityOptions {
+    pub(crate) fn to_core(&self) -> Result<command::ActivityOptions, HarvestError> {
+        Ok(command::ActivityOptions {
+            task_queue: task_queue(self.queue.as_deref())?,
             retry: self.retry.as_ref().map(RetryPolicy::to_core).transpose()?,
             start_to_close: span("start_to_close", self.start_to_close)?,
             schedule_to_start: span("schedule_to_start", self.schedule_to_start)?,
             heartbeat_timeout: span("heartbeat_timeout", self.heartbeat_timeout)?,
-        };
-        Ok((queue, options))
+            schedule_to_close: span("schedule_to_close", self.schedule_to_close)?,
+        })
     }
 }
 

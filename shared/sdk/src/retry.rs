@@ -15,6 +15,8 @@ pub enum Jitter {
     Full,
     /// Uniform between half the delay and the delay.
     Equal,
+    /// Uniform between the first delay and three times the delay before this one, at most the longest.
+    Decorrelated,
 }
 
 /// How often and how patiently an activity is tried again.
@@ -38,7 +40,7 @@ pub struct RetryPolicy {
 const LONGEST_INTERVAL: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 impl RetryPolicy {
-    /// `attempts` tries, always `delay` apart.
+    /// `attempts` tries, the delay not growing: uniform up to `delay` (full jitter), always `delay` with [`Jitter::None`].
     pub fn fixed(attempts: u32, delay: Duration) -> Self {
         Self {
             max_attempts: attempts,
@@ -46,7 +48,7 @@ impl RetryPolicy {
             backoff_coefficient: 1.0,
             max_interval: delay,
             non_retryable_errors: Vec::new(),
-            jitter: Jitter::None,
+            jitter: Jitter::Full,
         }
     }
 
@@ -119,6 +121,7 @@ impl RetryPolicy {
                 Jitter::None => retry::Jitter::None,
                 Jitter::Full => retry::Jitter::Full,
                 Jitter::Equal => retry::Jitter::Equal,
+                Jitter::Decorrelated => retry::Jitter::Decorrelated,
             },
         })
     }

@@ -66,7 +66,7 @@ fn failure() -> impl Strategy<Value = Failure> {
 }
 fn retry() -> impl Strategy<Value = RetryPolicy> {
     let interval = || (1..=crate::retry::MAX_INTERVAL_MS).prop_map(|millis| DurationMs::new("interval", millis).unwrap());
-    let jitter = prop_oneof![Just(Jitter::None), Just(Jitter::Full), Just(Jitter::Equal)];
+    let jitter = prop_oneof![Just(Jitter::None), Just(Jitter::Full), Just(Jitter::Equal), Just(Jitter::Decorrelated)];
     (1..u32::MAX, interval(), 1.0..100.0f64, interval(), proptest::collection::vec(text(), 0..3), jitter).prop_map(
         |(max_attempts, initial_interval, backoff_coefficient, max_interval, non_retryable_errors, jitter)| RetryPolicy {
             max_attempts,
@@ -120,8 +120,8 @@ fn task_completed() -> impl Strategy<Value = WorkflowTaskCompleted> {
         .prop_map(|(worker_id, build_id, sdk, seen, consumed_signals)| WorkflowTaskCompleted { worker_id, build_id, sdk, seen, consumed_signals })
 }
 fn scheduled() -> impl Strategy<Value = ActivityScheduled> {
-    (activity_type(), payload(), task_queue(), retry(), of(span()), of(span()), of(span())).prop_map(
-        |(activity_type, input, task_queue, retry, start_to_close, schedule_to_start, heartbeat_timeout)| ActivityScheduled {
+    (activity_type(), payload(), task_queue(), retry(), [of(span()), of(span()), of(span()), of(span())]).prop_map(
+        |(activity_type, input, task_queue, retry, [start_to_close, schedule_to_start, heartbeat_timeout, schedule_to_close])| ActivityScheduled {
             activity_type,
             input,
             task_queue,
@@ -129,6 +129,7 @@ fn scheduled() -> impl Strategy<Value = ActivityScheduled> {
             start_to_close,
             schedule_to_start,
             heartbeat_timeout,
+            schedule_to_close,
         },
     )
 }
@@ -244,19 +245,15 @@ fn a_message() -> impl Strategy<Value = Message> {
     ];
     (execution_id(), execution_id(), body).prop_map(|(source, target, body)| Message { source, target, body })
 }
+fn activity_options() -> impl Strategy<Value = ActivityOptions> {
+    let spans = [of(span()), of(span()), of(span()), of(span())];
+    (of(task_queue()), of(retry()), spans).prop_map(|(task_queue, retry, [start_to_close, schedule_to_start, heartbeat_timeout, schedule_to_close])| {
+        ActivityOptions { task_queue, retry, start_to_close, schedule_to_start, heartbeat_timeout, schedule_to_close }
+    })
+}
 fn a_command() -> impl Strategy<Value = Command> {
-    let options = (of(retry()), of(span()), of(span()), of(span())).prop_map(|(retry, start_to_close, schedule_to_start, heartbeat_timeout)| ActivityOptions {
-        retry,
-        start_to_close,
-        schedule_to_start,
-        heartbeat_timeout,
-    });
-    let schedule = (activity_type(), payload(), of(task_queue()), options).prop_map(|(activity_type, input, task_queue, options)| ScheduleActivity {
-        activity_type,
-        input,
-        task_queue,
-        options,
-    });
+    let schedule = (activity_type(), payload(), activity_options(), activity_options(), activity_options())
+        .prop_map(|(activity_type, input, options, attribute, floor)| ScheduleActivity { activity_type, input, options, attribute, floor });
     let start_child = (workflow_type(), workflow_id(), of(task_queue()), payload(), of(span()), any::<bool>()).prop_map(
         |(workflow_type, workflow_id, task_queue, input, execution_timeout, detached)| StartChildWorkflow {
             workflow_type,

@@ -2,7 +2,7 @@
 
 use crate::error::WireError;
 use crate::field::{self, name, optional_name, optional_span, span, text_or_empty};
-use crate::{failure, payload, retry};
+use crate::{activity_options, failure, payload, retry};
 use harvest_ids::EventId;
 use harvest_proto::v1;
 use harvest_proto::v1::command::Kind;
@@ -103,14 +103,18 @@ pub fn from_proto(command: v1::Command) -> Result<Command, WireError> {
 }
 
 fn schedule_to_proto(it: &ScheduleActivity) -> v1::ScheduleActivityCommand {
+    let options = activity_options::to_proto(&it.options).unwrap_or_default();
     v1::ScheduleActivityCommand {
         activity_type: it.activity_type.to_string(),
         input: Some(payload::to_proto(&it.input)),
-        task_queue: text_or_empty(it.task_queue.as_ref()),
-        retry: it.options.retry.as_ref().map(retry::to_proto),
-        start_to_close_ms: it.options.start_to_close.map(|span| span.as_millis()),
-        schedule_to_start_ms: it.options.schedule_to_start.map(|span| span.as_millis()),
-        heartbeat_timeout_ms: it.options.heartbeat_timeout.map(|span| span.as_millis()),
+        task_queue: options.task_queue,
+        retry: options.retry,
+        start_to_close_ms: options.start_to_close_ms,
+        schedule_to_start_ms: options.schedule_to_start_ms,
+        heartbeat_timeout_ms: options.heartbeat_timeout_ms,
+        schedule_to_close_ms: options.schedule_to_close_ms,
+        attribute: activity_options::to_proto(&it.attribute),
+        floor: activity_options::to_proto(&it.floor),
     }
 }
 
@@ -118,12 +122,15 @@ fn schedule(it: v1::ScheduleActivityCommand) -> Result<ScheduleActivity, WireErr
     Ok(ScheduleActivity {
         activity_type: name("activity_type", it.activity_type)?,
         input: payload::or_null("input", it.input)?,
-        task_queue: optional_name("task_queue", it.task_queue)?,
         options: ActivityOptions {
+            task_queue: optional_name("task_queue", it.task_queue)?,
             retry: it.retry.map(|policy| retry::from_proto(policy).map_err(|error| error.within("retry"))).transpose()?,
             start_to_close: optional_span("start_to_close_ms", it.start_to_close_ms)?,
             schedule_to_start: optional_span("schedule_to_start_ms", it.schedule_to_start_ms)?,
             heartbeat_timeout: optional_span("heartbeat_timeout_ms", it.heartbeat_timeout_ms)?,
+            schedule_to_close: optional_span("schedule_to_close_ms", it.schedule_to_close_ms)?,
         },
+        attribute: activity_options::from_proto("attribute", it.attribute)?,
+        floor: activity_options::from_proto("floor", it.floor)?,
     })
 }

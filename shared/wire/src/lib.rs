@@ -6,6 +6,7 @@
 //! [`json`] for what people read.
 //! May depend on proto, core and ids; no I/O.
 
+pub mod activity_options;
 pub mod command;
 pub mod error;
 pub mod event;

@@ -18,6 +18,7 @@ pub fn to_proto(policy: &RetryPolicy) -> v1::RetryPolicy {
         Jitter::None => v1::Jitter::None,
         Jitter::Full => v1::Jitter::Full,
         Jitter::Equal => v1::Jitter::Equal,
+        Jitter::Decorrelated => v1::Jitter::Decorrelated,
     };
     v1::RetryPolicy {
         max_attempts: policy.max_attempts,
@@ -47,7 +48,8 @@ pub fn from_proto(policy: v1::RetryPolicy) -> Result<RetryPolicy, WireError> {
         Ok(v1::Jitter::Unspecified | v1::Jitter::Full) => Jitter::Full,
         Ok(v1::Jitter::None) => Jitter::None,
         Ok(v1::Jitter::Equal) => Jitter::Equal,
-        Err(unknown) => return Err(field::unknown_word("jitter", &unknown.to_string(), "JITTER_NONE, JITTER_FULL, JITTER_EQUAL")),
+        Ok(v1::Jitter::Decorrelated) => Jitter::Decorrelated,
+        Err(unknown) => return Err(field::unknown_word("jitter", &unknown.to_string(), "JITTER_NONE, JITTER_FULL, JITTER_EQUAL, JITTER_DECORRELATED")),
     };
     if policy.non_retryable_errors.len() > MAX_NON_RETRYABLE {
         let found = wide(policy.non_retryable_errors.len());

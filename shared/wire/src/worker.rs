@@ -2,7 +2,7 @@
 
 use crate::error::{WireError, wide};
 use crate::field::{self, name, name_or_default, optional_name, optional_span, required, text};
-use crate::{command, failure, payload, token};
+use crate::{activity_options, command, failure, payload, token};
 use harvest_ids::{ActivityType, EventId, Namespace, TaskQueue, Timestamp, WorkerId, WorkflowType};
 use harvest_proto::v1;
 use harvest_workflow_core::command::Command;
@@ -41,6 +41,7 @@ pub fn hello(mut hello: v1::Hello) -> Result<(Namespace, v1::Hello), WireError> 
     }
     for it in &hello.activity_types {
         name::<ActivityType>("activity_types.name", it.name.clone())?;
+        activity_options::from_proto("activity_types.options", it.options.clone())?;
     }
     optional_name::<WorkerId>("resume_worker_id", hello.resume_worker_id.clone())?;
     for (field, label) in [("identity", &hello.identity), ("build_id", &hello.build_id), ("sdk", &hello.sdk)] {

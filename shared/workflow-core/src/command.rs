@@ -79,22 +79,26 @@ pub enum Command {
     },
 }
 
-/// The call site's wishes for an activity; what is absent falls back: worker's floor, then implicit.
+/// An activity as its caller wants it. What the call site leaves open is filled by [`crate::defaults`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScheduleActivity {
     /// The function.
     pub activity_type: ActivityType,
     /// The argument.
     pub input: Payload,
-    /// The queue, or the run's own.
-    pub task_queue: Option<TaskQueue>,
-    /// Options of the call site and of the activity's attribute, resolved by the SDK.
+    /// Options of the call site.
     pub options: ActivityOptions,
+    /// Those of the activity's attribute, as far as the caller's worker knows it; what is registered wins over it.
+    pub attribute: ActivityOptions,
+    /// The caller's worker's floor: only `retry` and `start_to_close` count.
+    pub floor: ActivityOptions,
 }
 
 /// Options of an activity, each absent unless somebody set it.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ActivityOptions {
+    /// The queue; the run's own when absent.
+    pub task_queue: Option<TaskQueue>,
     /// How it is retried; [`RetryPolicy::default`] when absent.
     pub retry: Option<RetryPolicy>,
     /// The longest one attempt may take.
@@ -103,6 +107,8 @@ pub struct ActivityOptions {
     pub schedule_to_start: Option<DurationMs>,
     /// The longest silence between heartbeats.
     pub heartbeat_timeout: Option<DurationMs>,
+    /// The longest all attempts and the delays between them may take, from the schedule on.
+    pub schedule_to_close: Option<DurationMs>,
 }
 
 /// A child as its parent wants it.

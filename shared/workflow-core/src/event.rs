@@ -276,6 +276,8 @@ pub struct ActivityScheduled {
     pub schedule_to_start: Option<DurationMs>,
     /// The longest silence between heartbeats of one attempt.
     pub heartbeat_timeout: Option<DurationMs>,
+    /// The longest all attempts and the delays between them may take, from the schedule on.
+    pub schedule_to_close: Option<DurationMs>,
 }
 
 /// Which limit an activity ran into.

@@ -1,12 +1,13 @@
 //! Inputs: anything that reaches a run.
 
-use crate::command::Command;
+use crate::command::{ActivityOptions, Command};
 use crate::event::WorkflowStarted;
 use crate::limits::Limits;
 use crate::message::{ChildOutcome, Message};
 use crate::payload::{Failure, Payload};
 use crate::record::{Dispatch, WorkflowTaskFailure};
-use harvest_ids::{ActivityId, Attempt, DurationMs, EventId, ExecutionId, RequestId, SignalName, Timestamp, WorkerId};
+use harvest_ids::{ActivityId, ActivityType, Attempt, DurationMs, EventId, ExecutionId, RequestId, SignalName, Timestamp, WorkerId};
+use std::collections::BTreeMap;
 
 /// Time, randomness and bounds of one decision.
 #[derive(Debug, Clone)]
@@ -19,6 +20,8 @@ pub struct Env<'a> {
     pub limits: &'a Limits,
     /// The version of the configuration that `limits` come from: (generation, number).
     pub config_version: (u64, u64),
+    /// What the attributes of the run's tenant's activities say, by type, as workers have registered them.
+    pub activity_types: &'a BTreeMap<ActivityType, ActivityOptions>,
 }
 
 /// Anything that reaches a run.

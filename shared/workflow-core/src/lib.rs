@@ -9,6 +9,7 @@
 pub mod command;
 pub mod decide;
 pub mod decision;
+pub mod defaults;
 pub mod event;
 pub mod input;
 pub mod limits;

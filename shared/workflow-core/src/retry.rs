@@ -31,7 +31,12 @@ pub enum Jitter {
     Full,
     /// Uniform between half the delay and the delay.
     Equal,
+    /// Uniform between the first delay and three times the delay before this one: it wanders up to the longest.
+    Decorrelated,
 }
+
+/// The longest delay that anything computes: 365 days.
+pub const LONGEST_DELAY: DurationMs = DurationMs::from_millis_const(365 * 24 * 3_600 * 1_000);
 
 impl RetryPolicy {
     /// `attempts` tries, the delay doubling from `initial` up to 5 minutes.
@@ -46,7 +51,7 @@ impl RetryPolicy {
         }
     }
 
-    /// `attempts` tries, always `delay` apart.
+    /// `attempts` tries, at most `delay` apart.
     pub const fn fixed(attempts: u32, delay: DurationMs) -> Self {
         Self {
             max_attempts: attempts,
@@ -54,27 +59,34 @@ impl RetryPolicy {
             backoff_coefficient: 1.0,
             max_interval: delay,
             non_retryable_errors: Vec::new(),
-            jitter: Jitter::None,
+            jitter: Jitter::Full,
         }
     }
 
-    /// The delay before the try after `failed`, in milliseconds, or `None` when `failed` was the last.
-    /// `random` spreads it: the same number gives the same delay.
-    pub fn next_delay(&self, failed: Attempt, random: u64) -> Option<u64> {
+    /// The delay before the try after `failed`, in milliseconds, or `None` when `failed` was the last. `previous` is the delay before
+    /// `failed`, if there was one; `random` spreads it: the same number gives the same delay. Never above [`LONGEST_DELAY`].
+    pub fn next_delay(&self, failed: Attempt, previous: Option<u64>, random: u64) -> Option<u64> {
         if failed.0 >= self.max_attempts {
             return None;
         }
-        let longest = self.max_interval.max(self.initial_interval).as_millis();
+        let longest = self.max_interval.max(self.initial_interval).min(LONGEST_DELAY).as_millis();
+        let initial = self.initial_interval.as_millis().min(longest);
         let exponent = i32::try_from(failed.0.saturating_sub(1)).unwrap_or(i32::MAX);
-        let grown = self.initial_interval.as_millis() as f64 * self.backoff_coefficient.powi(exponent);
+        let grown = initial as f64 * self.backoff_coefficient.powi(exponent);
         // `as` from f64 saturates, and an infinite product is above every cap.
         let base = if grown >= longest as f64 { longest } else { (grown as u64).max(1) };
         Some(match self.jitter {
             Jitter::None => base,
-            Jitter::Full => random % (base + 1),
-            Jitter::Equal => base / 2 + random % (base - base / 2 + 1),
+            Jitter::Full => between(0, base, random),
+            Jitter::Equal => between(base / 2, base, random),
+            Jitter::Decorrelated => between(initial, previous.unwrap_or(initial).saturating_mul(3).clamp(initial, longest), random),
         })
     }
+}
+
+/// Uniform between both, which are far below the largest number.
+fn between(least: u64, most: u64, random: u64) -> u64 {
+    least + random % (most - least + 1)
 }
 
 impl Default for RetryPolicy {

@@ -100,9 +100,10 @@ fn attempts(dice: &Dice) -> ActivityOptions {
     let most = 1 + u32::try_from(dice.below(3)).expect("it is small");
     let retry = if most == 1 { RetryPolicy::none() } else { RetryPolicy::exponential(most, Duration::from_millis(200)) };
     let options = ActivityOptions::new().retry(retry);
-    match dice.below(4) {
+    match dice.below(5) {
         0 => options.start_to_close(Duration::from_secs(2)),
         1 => options.heartbeat_timeout(Duration::from_secs(2)),
+        2 => options.schedule_to_close(Duration::from_secs(4)),
         _ => options,
     }
 }

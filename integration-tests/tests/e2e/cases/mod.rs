@@ -4,6 +4,7 @@ use harvest_integration_tests::cases;
 use harvest_integration_tests::suite::Case;
 
 mod activities;
+mod activity_defaults;
 mod activity_timeouts;
 mod bad_input;
 mod children;
@@ -39,6 +40,11 @@ pub fn all() -> Vec<Case> {
         activity_timeouts::a_hanging_attempt_is_ended_and_tried_again,
         activity_timeouts::the_last_hanging_attempt_is_a_timeout,
         activity_timeouts::an_activity_that_nobody_takes_times_out_in_its_queue,
+        activity_timeouts::reference_04_all_attempts_together_have_a_budget,
+        activity_timeouts::reference_05_no_attempt_is_waited_for_that_would_begin_after_the_budget,
+        activity_defaults::reference_01_an_activity_without_any_policy_is_tried_three_times,
+        activity_defaults::reference_02_the_call_site_beats_the_attribute_which_beats_the_workers_floor,
+        activity_defaults::an_activity_called_by_name_has_the_attribute_that_another_worker_registers,
         activity_timeouts::a_silent_attempt_is_ended_and_its_details_reach_the_next,
         timers::a_timer_fires_after_its_time_and_not_before,
         timers::a_cancelled_timer_never_fires,

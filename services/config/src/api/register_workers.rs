@@ -2,8 +2,8 @@
 
 use crate::hub::{Hub, queues_of, unavailable};
 use harvest_fleet_config::Message;
-use harvest_ids::{Namespace, TaskQueue, WorkerId, WorkflowType};
-use harvest_persistence::control::{StoredType, StoredWorker};
+use harvest_ids::{ActivityType, Namespace, TaskQueue, WorkerId, WorkflowType};
+use harvest_persistence::control::{StoredType, StoredWorker, TypeKind};
 use harvest_proto::internal::v1::{RegisterWorkersCall, RegisterWorkersReply, WorkerSession};
 use harvest_proto::v1::Hello;
 use harvest_rpc::Error;
@@ -56,8 +56,13 @@ fn parse(hub: &Hub, session: WorkerSession) -> Result<(StoredWorker, Vec<StoredT
     }
     let declared = |info: &harvest_proto::v1::WorkflowTypeInfo| {
         let name = WorkflowType::new(&info.name).map_err(|error| Error::invalid("sessions.hello.workflow_types", error))?;
-        Ok(StoredType { namespace: namespace.clone(), name: name.to_string(), info: info.encode_to_vec() })
+        Ok(StoredType { kind: TypeKind::Workflow, namespace: namespace.clone(), name: name.to_string(), info: info.encode_to_vec() })
     };
-    let types = hello.workflow_types.iter().map(declared).collect::<Result<Vec<_>, Error>>()?;
+    let declared_activity = |info: &harvest_proto::v1::ActivityTypeInfo| {
+        let name = ActivityType::new(&info.name).map_err(|error| Error::invalid("sessions.hello.activity_types", error))?;
+        Ok(StoredType { kind: TypeKind::Activity, namespace: namespace.clone(), name: name.to_string(), info: info.encode_to_vec() })
+    };
+    let workflows = hello.workflow_types.iter().map(declared);
+    let types = workflows.chain(hello.activity_types.iter().map(declared_activity)).collect::<Result<Vec<_>, Error>>()?;
     Ok((StoredWorker { worker_id, namespace, hello: hello.encode_to_vec(), last_seen: hub.clock.now() }, types))
 }

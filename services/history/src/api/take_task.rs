@@ -70,6 +70,8 @@ pub(super) fn activity_task(task: TakenActivityTask) -> v1::ActivityTask {
         task_queue: task.spec.task_queue.to_string(),
         previous_failure: task.previous_failure.as_ref().map(failure::to_proto),
         started_at_ms: task.started_at.as_millis(),
+        // 0 would say that there is no limit.
+        schedule_to_close_left_ms: task.closes_at.map_or(0, |at| u64::try_from(at.since(task.started_at).as_millis()).unwrap_or(u64::MAX).max(1)),
     }
 }
 

@@ -18,11 +18,12 @@ pub use super::tuning::Tuning;
 use super::{Envelope, ShardHandle};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use harvest_ids::{Epoch, ExecutionId, ShardId, Timestamp};
+use harvest_ids::{ActivityType, Epoch, ExecutionId, Namespace, ShardId, Timestamp};
 use harvest_persistence::batch::{OutboxRow, TaskRow};
 use harvest_persistence::error::{CommitError, StoreError};
 use harvest_persistence::store::{BacklogQueue, Fence, ShardStore, ShardWriter, StoredRun, TaskKind};
 use harvest_runtime::{Clock, IdSource, metrics};
+use harvest_workflow_core::command::ActivityOptions;
 use harvest_workflow_core::limits::Limits;
 use harvest_workflow_core::state::Status;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -63,6 +64,8 @@ pub struct ShardConfig {
     pub version: (u64, u64),
     /// The bounds.
     pub limits: Limits,
+    /// What attributes of activities say, by tenant.
+    pub activity_types: Arc<BTreeMap<Namespace, BTreeMap<ActivityType, ActivityOptions>>>,
 }
 
 /// Something that the shard waited for.
@@ -362,10 +365,14 @@ impl Actor {
     }
 
     fn configure(&mut self, config: Arc<ShardConfig>) {
-        if config.version <= self.config.version {
+        if config.version < self.config.version {
             return;
         }
+        let newer = config.version > self.config.version;
         self.config = config;
+        if !newer {
+            return; // what is registered has changed: nobody waits for that to be acknowledged
+        }
         let after = if self.open.has_writes() { self.sealed_batch() + 1 } else { self.sealed_batch() };
         self.owed_acknowledgement = Some((after, self.config.version));
     }

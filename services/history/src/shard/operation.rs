@@ -255,6 +255,8 @@ pub struct TakenActivityTask {
     pub previous_failure: Option<Failure>,
     /// Since when it runs.
     pub started_at: Timestamp,
+    /// When the activity's time is up, whatever its attempts do.
+    pub closes_at: Option<Timestamp>,
 }
 
 /// A query as taken.

@@ -174,6 +174,7 @@ impl Run {
         };
         TakenActivityTask {
             started_at,
+            closes_at: activity.closes_at(),
             token,
             run: self.view(false),
             spec: activity.spec().clone(),

@@ -2,7 +2,7 @@
 
 use super::Subject;
 use super::fixture::{Owner, namespace};
-use crate::control::{Acknowledgement, Lease, LimitsChange, Member, ServiceKind, StoredLimits, StoredType, StoredWorker};
+use crate::control::{Acknowledgement, Lease, LimitsChange, Member, ServiceKind, StoredLimits, StoredType, StoredWorker, TypeKind};
 use harvest_ids::{Epoch, Namespace, SLOT_COUNT, ShardId, Timestamp, WorkerId};
 
 /// A span that does not end during a case.
@@ -146,12 +146,19 @@ pub async fn an_older_acknowledgement_never_replaces_a_newer(subject: &Subject) 
 
 /// One row per namespace and name.
 pub async fn types_are_replaced_by_their_newest_declaration(subject: &Subject) {
-    let declared = |space: &str, name: &str, info: &[u8]| StoredType { namespace: namespace(space), name: name.into(), info: info.to_vec() };
-    subject.config.register_types(&[declared("a", "order", b"1"), declared("b", "order", b"2"), declared("a", "refund", b"3")]).await.expect("stored");
+    let of = |kind: TypeKind, space: &str, name: &str, info: &[u8]| StoredType { kind, namespace: namespace(space), name: name.into(), info: info.to_vec() };
+    let declared = |space: &str, name: &str, info: &[u8]| of(TypeKind::Workflow, space, name, info);
+    let activity = of(TypeKind::Activity, "a", "order", b"of another kind");
+    subject.config.register_types(&[]).await.expect("nothing to store");
+    subject
+        .config
+        .register_types(&[declared("a", "order", b"1"), declared("b", "order", b"2"), declared("a", "refund", b"3"), activity.clone()])
+        .await
+        .expect("stored");
     subject.config.register_types(&[declared("a", "order", b"4"), declared("a", "order", b"\0")]).await.expect("stored");
     let mut types = subject.config.types().await.expect("read");
-    types.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-    assert_eq!(types, [declared("a", "order", b"\0"), declared("a", "refund", b"3"), declared("b", "order", b"2")]);
+    types.sort_by(|a, b| (a.kind, &a.namespace, &a.name).cmp(&(b.kind, &b.namespace, &b.name)));
+    assert_eq!(types, [declared("a", "order", b"\0"), declared("a", "refund", b"3"), declared("b", "order", b"2"), activity]);
 }
 
 /// Sessions by the store's clock.

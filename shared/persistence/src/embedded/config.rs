@@ -2,7 +2,7 @@
 
 use super::EmbeddedStore;
 use super::rows::{Number, execute, get, name, query, shard_id as shard_column, unsigned};
-use crate::control::{Acknowledgement, ConfigStore, LimitsChange, StoredLimits, StoredType, StoredWorker};
+use crate::control::{Acknowledgement, ConfigStore, LimitsChange, StoredLimits, StoredType, StoredWorker, TypeKind};
 use crate::error::StoreError;
 use async_trait::async_trait;
 use harvest_ids::{Epoch, ShardId, Timestamp, WorkerId};
@@ -62,7 +62,11 @@ impl ConfigStore for EmbeddedStore {
         self.engine
             .write(move |connection| {
                 for one in &types {
-                    execute(connection, include_str!("workflow_type/register.sql"), params![one.namespace.as_str(), one.name, one.info])?;
+                    let statement = match one.kind {
+                        TypeKind::Workflow => include_str!("workflow_type/register.sql"),
+                        TypeKind::Activity => include_str!("activity_type/register.sql"),
+                    };
+                    execute(connection, statement, params![one.namespace.as_str(), one.name, one.info])?;
                 }
                 Ok(())
             })
@@ -70,8 +74,12 @@ impl ConfigStore for EmbeddedStore {
     }
 
     async fn types(&self) -> Result<Vec<StoredType>, StoreError> {
-        let read = |row: &Row<'_>| Ok(StoredType { namespace: name(row, 0)?, name: get(row, 1)?, info: get(row, 2)? });
-        self.engine.read(|connection| query(connection, include_str!("workflow_type/list.sql"), [], read))
+        let read = |kind| move |row: &Row<'_>| Ok(StoredType { kind, namespace: name(row, 0)?, name: get(row, 1)?, info: get(row, 2)? });
+        self.engine.read(|connection| {
+            let mut types = query(connection, include_str!("workflow_type/list.sql"), [], read(TypeKind::Workflow))?;
+            types.extend(query(connection, include_str!("activity_type/list.sql"), [], read(TypeKind::Activity))?);
+            Ok(types)
+        })
     }
 
     async fn report_workers(&self, seen: &[StoredWorker], ended: &[WorkerId], ttl_ms: u64) -> Result<(), StoreError> {

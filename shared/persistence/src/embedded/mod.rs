@@ -32,7 +32,7 @@ use std::sync::Arc;
 pub type StoreClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Schema changes, oldest first; a file's version is how many it has had.
-const SCHEMA: [&str; 1] = [include_str!("schema/0001_initial.sql")];
+const SCHEMA: [&str; 2] = [include_str!("schema/0001_initial.sql"), include_str!("schema/0002_activity_type.sql")];
 
 /// The store in one SQLite file or in memory. Cheap to clone; the file is free again when the last clone and writer are gone.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use super::directory::millis;
 use super::rows::{column, name, shard_id as shard_column, unsigned};
 use super::{PgStore, bigint, integer};
-use crate::control::{Acknowledgement, ConfigStore, LimitsChange, StoredLimits, StoredType, StoredWorker};
+use crate::control::{Acknowledgement, ConfigStore, LimitsChange, StoredLimits, StoredType, StoredWorker, TypeKind};
 use crate::error::StoreError;
 use async_trait::async_trait;
 use harvest_ids::{Epoch, ShardId, Timestamp, WorkerId};
@@ -71,17 +71,31 @@ impl ConfigStore for PgStore {
     }
 
     async fn register_types(&self, types: &[StoredType]) -> Result<(), StoreError> {
-        let newest: BTreeMap<_, _> = types.iter().map(|one| ((one.namespace.as_str(), one.name.as_str()), one.info.as_slice())).collect();
-        let query = sqlx::query(include_str!("workflow_type/register.sql"))
-            .bind(newest.keys().map(|key| key.0).collect::<Vec<_>>())
-            .bind(newest.keys().map(|key| key.1).collect::<Vec<_>>())
-            .bind(newest.values().copied().collect::<Vec<_>>());
-        self.sessions.take().await?.execute(query).await.map(|_| ())
+        for (kind, statement) in
+            [(TypeKind::Workflow, include_str!("workflow_type/register.sql")), (TypeKind::Activity, include_str!("activity_type/register.sql"))]
+        {
+            let of_kind = types.iter().filter(|one| one.kind == kind);
+            let newest: BTreeMap<_, _> = of_kind.map(|one| ((one.namespace.as_str(), one.name.as_str()), one.info.as_slice())).collect();
+            if newest.is_empty() {
+                continue;
+            }
+            let query = sqlx::query(statement)
+                .bind(newest.keys().map(|key| key.0).collect::<Vec<_>>())
+                .bind(newest.keys().map(|key| key.1).collect::<Vec<_>>())
+                .bind(newest.values().copied().collect::<Vec<_>>());
+            self.sessions.take().await?.execute(query).await?;
+        }
+        Ok(())
     }
 
     async fn types(&self) -> Result<Vec<StoredType>, StoreError> {
         let rows = self.sessions.take().await?.fetch_all(sqlx::query(include_str!("workflow_type/list.sql"))).await?;
-        rows.iter().map(|row| Ok(StoredType { namespace: name(row, "namespace")?, name: column(row, "name")?, info: column(row, "info")? })).collect()
+        rows.iter()
+            .map(|row| {
+                let kind = if column::<bool>(row, "is_workflow")? { TypeKind::Workflow } else { TypeKind::Activity };
+                Ok(StoredType { kind, namespace: name(row, "namespace")?, name: column(row, "name")?, info: column(row, "info")? })
+            })
+            .collect()
     }
 
     async fn report_workers(&self, seen: &[StoredWorker], ended: &[WorkerId], ttl_ms: u64) -> Result<(), StoreError> {

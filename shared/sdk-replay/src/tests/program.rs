@@ -42,7 +42,13 @@ pub(super) fn signal_name() -> SignalName {
 
 pub(super) fn schedule(machine: &mut Machine, number: u8) -> Handle {
     let activity_type = ActivityType::new(format!("a{number}")).unwrap();
-    machine.schedule_activity(ScheduleActivity { activity_type, input: Payload::null(), task_queue: None, options: ActivityOptions::default() })
+    machine.schedule_activity(ScheduleActivity {
+        activity_type,
+        input: Payload::null(),
+        options: ActivityOptions::default(),
+        attribute: ActivityOptions::default(),
+        floor: ActivityOptions::default(),
+    })
 }
 
 pub(super) fn timer(machine: &mut Machine, name: &str) -> Handle {

@@ -112,6 +112,7 @@ impl Server {
                     start_to_close: None,
                     schedule_to_start: None,
                     heartbeat_timeout: None,
+                    schedule_to_close: None,
                 }));
                 (kind, Some("activity"))
             }

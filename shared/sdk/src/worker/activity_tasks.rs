@@ -70,7 +70,7 @@ async fn outcome(worker: &Arc<WorkerShared>, worker_id: &str, task: &ActivityTas
         Err(error) => return Some(failed(&ActivityFailure::non_retryable("InvalidInput", error.to_string()))),
     };
     let context = context(worker, worker_id, task, attempt);
-    let limit = (task.start_to_close_ms > 0).then(|| Instant::now() + Duration::from_millis(task.start_to_close_ms));
+    let limit = longest(task).map(|longest| Instant::now() + longest);
     let (start, running_context) = (registration.start.clone(), context.clone());
     // Made inside the guarded future: the author's code may panic before its first await.
     let running = AssertUnwindSafe(async move {
@@ -111,6 +111,11 @@ fn is_cancellation(failure: &ActivityFailure) -> bool {
 fn failed(it: &ActivityFailure) -> Outcome {
     let retry_after_ms = it.retry_after.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
     Outcome::Failed(v1::ActivityFailure { failure: Some(failure::to_proto(&it.to_core())), retry_after_ms })
+}
+
+/// How long the attempt may take: its own limit, and what is left of the activity's.
+fn longest(task: &ActivityTask) -> Option<Duration> {
+    [task.start_to_close_ms, task.schedule_to_close_left_ms].into_iter().filter(|millis| *millis > 0).min().map(Duration::from_millis)
 }
 
 /// Ready at the limit; never without one.
@@ -161,7 +166,7 @@ fn context(worker: &Arc<WorkerShared>, worker_id: &str, task: &ActivityTask, att
         },
         heartbeat_details,
         previous_failure: task.previous_failure.as_ref().map(|failure| format!("{}: {}", failure.error_type, failure.message)),
-        start_to_close: (task.start_to_close_ms > 0).then(|| Duration::from_millis(task.start_to_close_ms)),
+        longest: longest(task),
         heartbeat_interval,
         cancel: attempt.cancel.clone(),
         state: worker.registry.state.clone(),

@@ -38,7 +38,7 @@ pub(crate) fn ask(worker: &WorkerShared, commands: &[Command], run_queue: &str) 
         if !worker.registry.activities.contains_key(activity.activity_type.as_str()) {
             continue;
         }
-        let queue = activity.task_queue.as_ref().map_or(run_queue, |queue| queue.as_str());
+        let queue = activity.options.task_queue.as_ref().or(activity.attribute.task_queue.as_ref()).map_or(run_queue, |queue| queue.as_str());
         if let Some(place) = worker.credits.reserve(queue, TaskKind::Activity) {
             asked.commands.push(index);
             asked.places.push(place);

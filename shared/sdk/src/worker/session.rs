@@ -1,5 +1,6 @@
 //! The session: one stream to a frontend, made again whenever it breaks.
 
+use crate::ActivityOptions;
 use crate::SDK_VERSION;
 use crate::channels::{Connection, MAX_MESSAGE_BYTES, is_transient};
 use crate::worker::credits::TaskKind;
@@ -9,6 +10,7 @@ use harvest_proto::v1::worker_service_client::WorkerServiceClient;
 use harvest_proto::v1::{
     ActivityTypeInfo, Announce, Drain, Hello, ServerMessage, Welcome, WorkerMessage, WorkflowTypeInfo, server_message, worker_message::Message,
 };
+use harvest_wire::activity_options;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -150,7 +152,9 @@ async fn welcome(stream: &mut Streaming<ServerMessage>) -> Result<Welcome, Statu
 fn hello(worker: &WorkerShared, resume: &str) -> Hello {
     let millis = |span: Option<Duration>| span.map_or(0, |span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
     let workflows = worker.registry.workflows.values();
-    let activities = worker.registry.activities.keys();
+    // Checked when the worker was built.
+    let declared = |options: &ActivityOptions| options.to_core().ok().and_then(|options| activity_options::to_proto(&options));
+    let activities = worker.registry.activities.values();
     Hello {
         namespace: worker.config.namespace.clone(),
         identity: worker.config.identity.clone(),
@@ -158,7 +162,7 @@ fn hello(worker: &WorkerShared, resume: &str) -> Hello {
         sdk: SDK_VERSION.to_owned(),
         task_queues: worker.config.queues.clone(),
         workflow_types: workflows.map(|it| WorkflowTypeInfo { name: it.name.to_owned(), execution_timeout_ms: millis(it.execution_timeout) }).collect(),
-        activity_types: activities.map(|name| ActivityTypeInfo { name: (*name).to_owned() }).collect(),
+        activity_types: activities.map(|it| ActivityTypeInfo { name: it.name.to_owned(), options: declared(&it.options) }).collect(),
         resume_worker_id: resume.to_owned(),
     }
 }

@@ -81,7 +81,7 @@ impl WorkflowContext {
         options: ActivityOptions,
     ) -> ActivityFuture<A::Output> {
         let input = payload::to_payload("activity input", &input);
-        self.schedule(A::NAME, input, options.or(&A::options()))
+        self.schedule(A::NAME, input, &options, Some(&A::options()))
     }
 
     /// Schedules an activity by name, with any JSON, in a queue (empty = its attribute's or the run's own).
@@ -90,26 +90,39 @@ impl WorkflowContext {
         self.execute_activity_raw_with_opts(name, input, ActivityOptions { queue, ..ActivityOptions::default() })
     }
 
-    /// Schedules an activity by name with options. When this worker's code has the activity, its attribute fills what is unset.
+    /// Schedules an activity by name with options. The activity's attribute fills what is unset, also when only another worker has its code.
     pub fn execute_activity_raw_with_opts<T: DeserializeOwned>(&self, name: &str, input: impl Serialize, options: ActivityOptions) -> ActivityFuture<T> {
         let input = payload::to_payload("activity input", &input);
-        let options = match self.shared.registry.activities.get(name) {
-            Some(known) => options.or(&known.options),
-            None => options,
+        let registry = self.shared.registry.clone();
+        self.schedule(name, input, &options, registry.activities.get(name).map(|known| &known.options))
+    }
+
+    fn schedule<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        input: Result<Payload, HarvestError>,
+        options: &ActivityOptions,
+        attribute: Option<&ActivityOptions>,
+    ) -> ActivityFuture<T> {
+        ActivityFuture::new(ItemFuture::new(&self.shared, self.ask_activity(name, input, options, attribute)), name)
+    }
+
+    /// The server fills what the call leaves open: it knows the attributes of all workers' activities.
+    fn ask_activity(
+        &self,
+        name: &str,
+        input: Result<Payload, HarvestError>,
+        options: &ActivityOptions,
+        attribute: Option<&ActivityOptions>,
+    ) -> Result<Handle, HarvestError> {
+        let schedule = ScheduleActivity {
+            activity_type: ActivityType::new(name).map_err(|error| HarvestError::invalid("activity_type", error))?,
+            input: input?,
+            options: options.to_core()?,
+            attribute: attribute.map(ActivityOptions::to_core).transpose()?.unwrap_or_default(),
+            floor: self.shared.registry.activity_floor.to_core()?,
         };
-        self.schedule(name, input, options)
-    }
-
-    fn schedule<T: DeserializeOwned>(&self, name: &str, input: Result<Payload, HarvestError>, options: ActivityOptions) -> ActivityFuture<T> {
-        let asked = self.ask_activity(name, input, &options.or(&self.shared.registry.activity_floor));
-        ActivityFuture::new(ItemFuture::new(&self.shared, asked), name)
-    }
-
-    fn ask_activity(&self, name: &str, input: Result<Payload, HarvestError>, options: &ActivityOptions) -> Result<Handle, HarvestError> {
-        let input = input?;
-        let activity_type = ActivityType::new(name).map_err(|error| HarvestError::invalid("activity_type", error))?;
-        let (task_queue, options) = options.to_core()?;
-        Ok(self.shared.lock().machine.schedule_activity(ScheduleActivity { activity_type, input, task_queue, options }))
+        Ok(self.shared.lock().machine.schedule_activity(schedule))
     }
 
     /// Waits durably: `ctx.timer("cooling-off", Duration::from_secs(3600)).await?`. `id` is unique among the run's open timers; a fraction

@@ -130,7 +130,7 @@ impl Engine {
     pub fn input_at(&mut self, id: ExecutionId, input: &Input, now: Timestamp) -> Result<Reply, Reject> {
         self.sequence += 1;
         let random = self.sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let env = Env { now, random, limits: &self.limits, config_version: (0, 0) };
+        let env = Env { now, random, limits: &self.limits, config_version: (0, 0), activity_types: &BTreeMap::new() };
         let run = self.runs.get_mut(&id).ok_or(Reject::NotFound)?;
         let decision = decide(&mut run.state, input, &env)?;
         run.events.extend(decision.records.into_iter().filter_map(|record| match record {
@@ -309,6 +309,7 @@ impl Engine {
             task_queue: spec.task_queue.to_string(),
             previous_failure: activity.last_failure().map(failure::to_proto),
             started_at_ms: self.runs[&id].state.last_record_at().as_millis(),
+            schedule_to_close_left_ms: 0,
         })
     }
 

@@ -112,6 +112,7 @@ fn scheduled(it: v1::ActivityScheduled) -> Result<ActivityScheduled, WireError> 
         start_to_close: span_or_none("start_to_close_ms", it.start_to_close_ms)?,
         schedule_to_start: span_or_none("schedule_to_start_ms", it.schedule_to_start_ms)?,
         heartbeat_timeout: span_or_none("heartbeat_timeout_ms", it.heartbeat_timeout_ms)?,
+        schedule_to_close: span_or_none("schedule_to_close_ms", it.schedule_to_close_ms)?,
     })
 }
 

@@ -113,6 +113,7 @@ fn scheduled(it: &ActivityScheduled) -> v1::ActivityScheduled {
         start_to_close_ms: millis_or_zero(it.start_to_close),
         schedule_to_start_ms: millis_or_zero(it.schedule_to_start),
         heartbeat_timeout_ms: millis_or_zero(it.heartbeat_timeout),
+        schedule_to_close_ms: millis_or_zero(it.schedule_to_close),
     }
 }
 

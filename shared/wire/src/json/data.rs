@@ -76,6 +76,7 @@ enum JitterWord {
     Full,
     None,
     Equal,
+    Decorrelated,
 }
 
 impl Json<i32> for JitterWord {
@@ -83,6 +84,7 @@ impl Json<i32> for JitterWord {
         match v1::Jitter::try_from(value) {
             Ok(v1::Jitter::None) => Self::None,
             Ok(v1::Jitter::Equal) => Self::Equal,
+            Ok(v1::Jitter::Decorrelated) => Self::Decorrelated,
             Ok(v1::Jitter::Unspecified | v1::Jitter::Full) | Err(_) => Self::Full,
         }
     }
@@ -91,6 +93,7 @@ impl Json<i32> for JitterWord {
             Self::Full => v1::Jitter::Full,
             Self::None => v1::Jitter::None,
             Self::Equal => v1::Jitter::Equal,
+            Self::Decorrelated => v1::Jitter::Decorrelated,
         }
         .into()
     }
@@ -142,7 +145,7 @@ mirror! {
     WorkflowContinuedAsNew { new_execution_id: String, new_workflow_type: String, input: Option<PayloadJson> }
     ActivityScheduled {
         activity_type: String, input: Option<PayloadJson>, task_queue: String, retry: Option<RetryPolicy>, start_to_close_ms: u64,
-        schedule_to_start_ms: u64, heartbeat_timeout_ms: u64,
+        schedule_to_start_ms: u64, heartbeat_timeout_ms: u64, schedule_to_close_ms: u64,
     }
     ActivityCompleted { activity_id: u64, output: Option<PayloadJson> }
     ActivityFailed { activity_id: u64, attempt: u32, failure: Option<Failure> }

@@ -81,11 +81,15 @@ pub(super) fn attempt_failed(
         Some(ActivityTimeout::StartToClose | ActivityTimeout::Heartbeat) | None => false,
     };
     let listed = failure.error_type != "Error" && policy.non_retryable_errors.contains(&failure.error_type);
-    let delay = if final_by_kind || failure.non_retryable || listed { None } else { policy.next_delay(attempt, random) };
-    match (delay, timeout) {
-        (Some(delay), _) => {
-            let delay = retry_after.map_or(delay, |asked| asked.min(RETRY_AFTER_CEILING).as_millis());
-            let retry_at = plus_millis(emitter.at, delay);
+    let delay = if final_by_kind || failure.non_retryable || listed { None } else { policy.next_delay(attempt, activity.last_delay, random) };
+    let retry_at = delay.map(|delay| plus_millis(emitter.at, retry_after.map_or(delay, |asked| asked.min(RETRY_AFTER_CEILING).as_millis())));
+    let too_late = activity.closes_at().is_some_and(|close| retry_at.is_some_and(|retry| retry >= close));
+    match (retry_at, timeout) {
+        // No time is left for it: workflow code sees the budget as the reason, not an attempt.
+        (Some(_), _) if too_late => {
+            emitter.event(EventKind::ActivityTimedOut { activity_id, attempt, timeout: ActivityTimeout::ScheduleToClose });
+        }
+        (Some(retry_at), _) => {
             // Kept for the next attempt to look at, and in no history: like details of heartbeats they must not make a run too large for memory.
             let heavy = emitter.state.memory_bytes() > emitter.limits.max_state_bytes;
             let failure = if heavy { Failure { details: None, ..failure } } else { failure };

@@ -1,15 +1,18 @@
 //! Commands become events, one each and in order. Nothing is emitted here: a decision is planned as a whole before any of it happens.
 
+use super::Emitter;
 use super::signal::at_most;
-use crate::command::{Command, ScheduleActivity, StartChildWorkflow};
+use crate::command::{ActivityOptions, Command, ScheduleActivity, StartChildWorkflow};
 use crate::decision::Reject;
+use crate::defaults;
 use crate::event::{ActivityScheduled, ChildWorkflow, EventKind};
 use crate::limits::Limits;
 use crate::payload::{Failure, Payload};
 use crate::random::SplitMix64;
 use crate::retry::RetryPolicy;
 use crate::state::State;
-use harvest_ids::{ActivityId, EventId, ExecutionId, Slot, TimerName, Timestamp};
+use harvest_ids::{ActivityId, ActivityType, EventId, ExecutionId, Slot, TimerName, Timestamp};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Most bytes of a text for people (failure messages, reasons): what is longer is cut.
@@ -23,6 +26,7 @@ const MAX_LISTED_ERRORS: usize = 1_000;
 pub(super) struct Planner<'a> {
     state: &'a State,
     limits: &'a Limits,
+    activity_types: &'a BTreeMap<ActivityType, ActivityOptions>,
     at: Timestamp,
     /// The event id that the first command will have.
     first: u64,
@@ -34,12 +38,14 @@ pub(super) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    /// A planner for a decision that is made at `at` and whose commands follow the `WorkflowTaskCompleted` that comes next.
-    pub(super) fn new(state: &'a State, limits: &'a Limits, at: Timestamp, seed: u64) -> Self {
+    /// A planner for a decision whose commands follow the `WorkflowTaskCompleted` that comes next.
+    pub(super) fn new(emitter: &'a Emitter<'_>, seed: u64) -> Self {
+        let state = &*emitter.state;
         Self {
             state,
-            limits,
-            at,
+            limits: emitter.limits,
+            activity_types: emitter.activity_types,
+            at: emitter.at,
             first: state.last_event_id().0.saturating_add(2),
             random: SplitMix64::new(seed),
             open_activities: state.activities.len(),
@@ -107,17 +113,18 @@ impl<'a> Planner<'a> {
         self.open_activities = self.open_activities.saturating_add(1);
         at_most("max_open_items", self.open_activities, self.limits.max_open_items)?;
         let mine = self.state.started().ok_or(Reject::NotFound)?;
-        let options = &schedule.options;
-        let retry = options.retry.clone().unwrap_or_default();
+        let options = defaults::resolve(schedule, self.activity_types.get(&schedule.activity_type));
+        let retry = options.retry.unwrap_or_default();
         check_policy(index, &retry)?;
         Ok(EventKind::ActivityScheduled(Box::new(ActivityScheduled {
             activity_type: schedule.activity_type.clone(),
             input: schedule.input.clone(),
-            task_queue: schedule.task_queue.clone().unwrap_or_else(|| mine.task_queue.clone()),
+            task_queue: options.task_queue.unwrap_or_else(|| mine.task_queue.clone()),
             retry,
             start_to_close: options.start_to_close,
             schedule_to_start: options.schedule_to_start,
             heartbeat_timeout: options.heartbeat_timeout,
+            schedule_to_close: options.schedule_to_close,
         })))
     }
 

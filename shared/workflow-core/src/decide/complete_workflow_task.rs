@@ -54,7 +54,7 @@ pub(super) fn complete_workflow_task(emitter: &mut Emitter<'_>, task: &CompleteW
     let current = current_task(emitter.state, &task.token, &task.worker_id)?;
     check_consumed(emitter.state, &task.consumed_signals, current.seen)?;
     let seed = emitter.random();
-    let events = Planner::new(emitter.state, emitter.limits, emitter.at, seed).plan(&task.commands)?;
+    let events = Planner::new(emitter, seed).plan(&task.commands)?;
 
     // Refusing these bytes would get them again for ever: the code gives them whenever it is asked.
     let too_large = command_too_large(&task.commands, emitter.limits);

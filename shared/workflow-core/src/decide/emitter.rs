@@ -1,5 +1,6 @@
 //! Collects one decision, applying each record as it is emitted.
 
+use crate::command::ActivityOptions;
 use crate::decision::{Decision, Reply, Successor};
 use crate::event::{Event, EventKind};
 use crate::input::Env;
@@ -9,7 +10,8 @@ use crate::random::SplitMix64;
 use crate::record::{Control, Record};
 use crate::retry::{Jitter, RetryPolicy};
 use crate::state::State;
-use harvest_ids::{Attempt, DurationMs, EventId, ExecutionId, RequestId, Timestamp};
+use harvest_ids::{ActivityType, Attempt, DurationMs, EventId, ExecutionId, RequestId, Timestamp};
+use std::collections::BTreeMap;
 
 /// One decision in the making.
 pub(super) struct Emitter<'a> {
@@ -19,6 +21,8 @@ pub(super) struct Emitter<'a> {
     pub(super) limits: &'a Limits,
     /// The version of the configuration they come from.
     pub(super) config_version: (u64, u64),
+    /// What is registered about activities.
+    pub(super) activity_types: &'a BTreeMap<ActivityType, ActivityOptions>,
     /// The time of everything emitted: the clock, but never earlier than the newest record.
     pub(super) at: Timestamp,
     random: SplitMix64,
@@ -35,6 +39,7 @@ impl<'a> Emitter<'a> {
             state,
             limits: env.limits,
             config_version: env.config_version,
+            activity_types: env.activity_types,
             at,
             random: SplitMix64::new(env.random),
             records: Vec::new(),
@@ -120,5 +125,5 @@ pub(super) fn plus_millis(at: Timestamp, millis: u64) -> Timestamp {
 pub(super) fn patient_delay(failures: u32, random: u64) -> u64 {
     let doubling = RetryPolicy::exponential(u32::MAX, DurationMs::from_millis_const(5_000));
     let policy = RetryPolicy { jitter: Jitter::Equal, ..doubling };
-    policy.next_delay(Attempt(failures.saturating_add(1)), random).unwrap_or(policy.max_interval.as_millis())
+    policy.next_delay(Attempt(failures.saturating_add(1)), None, random).unwrap_or(policy.max_interval.as_millis())
 }

@@ -44,11 +44,13 @@ fn workflow_task_due(emitter: &mut Emitter<'_>) {
 }
 
 fn activity_due(emitter: &mut Emitter<'_>, activity_id: ActivityId, what: ActivityDeadline) {
+    let Some(activity) = emitter.state.activity(activity_id) else { return };
+    let attempt = activity.attempt();
+    // A late look finds both due: then the activity is over, and what its attempt would do does not matter.
+    let what = if activity.closes_at().is_some_and(|at| at <= emitter.at) { ActivityDeadline::ScheduleToClose } else { what };
     let timeout = match what {
-        ActivityDeadline::RetryDue => {
-            let Some(attempt) = emitter.state.activity(activity_id).map(|activity| activity.attempt()) else { return };
-            return emitter.control(Control::ActivityRetryDue { at: emitter.at, activity_id, attempt });
-        }
+        ActivityDeadline::RetryDue => return emitter.control(Control::ActivityRetryDue { at: emitter.at, activity_id, attempt }),
+        ActivityDeadline::ScheduleToClose => ActivityTimeout::ScheduleToClose,
         ActivityDeadline::ScheduleToStart => ActivityTimeout::ScheduleToStart,
         ActivityDeadline::StartToClose => ActivityTimeout::StartToClose,
         ActivityDeadline::Heartbeat => ActivityTimeout::Heartbeat,

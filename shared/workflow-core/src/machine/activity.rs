@@ -12,6 +12,8 @@ pub struct Activity {
     pub(crate) scheduled_at: Timestamp,
     pub(crate) heartbeat_details: Option<Payload>,
     pub(crate) last_failure: Option<Failure>,
+    /// The delay before the current attempt, in milliseconds.
+    pub(crate) last_delay: Option<u64>,
     pub(crate) phase: ActivityPhase,
 }
 
@@ -60,6 +62,8 @@ pub enum ActivityDeadline {
     StartToClose,
     /// The running attempt was silent for too long.
     Heartbeat,
+    /// All attempts together took too long.
+    ScheduleToClose,
     /// The back-off is over.
     RetryDue,
 }
@@ -71,6 +75,7 @@ impl Activity {
             scheduled_at: at,
             heartbeat_details: None,
             last_failure: None,
+            last_delay: None,
             phase: ActivityPhase::Ready { since: at, attempt: Attempt::FIRST, given_back: None },
         }
     }
@@ -115,6 +120,11 @@ impl Activity {
         self.last_failure.as_ref()
     }
 
+    /// When its time is up, whatever its attempts do.
+    pub fn closes_at(&self) -> Option<Timestamp> {
+        self.spec.schedule_to_close.map(|span| self.scheduled_at.plus(span))
+    }
+
     /// Whether its current attempt waits for a worker or is with one.
     pub fn has_task(&self) -> bool {
         match self.phase {
@@ -123,8 +133,16 @@ impl Activity {
         }
     }
 
-    /// Its next deadline and what happens then.
+    /// Its next deadline and what happens then. At the same instant the end of the activity comes before anything of its attempt.
     pub fn deadline(&self) -> Option<(Timestamp, ActivityDeadline)> {
+        let of_attempt = self.attempt_deadline();
+        match self.closes_at() {
+            Some(at) if of_attempt.is_none_or(|(attempt_at, _)| at <= attempt_at) => Some((at, ActivityDeadline::ScheduleToClose)),
+            _ => of_attempt,
+        }
+    }
+
+    fn attempt_deadline(&self) -> Option<(Timestamp, ActivityDeadline)> {
         match &self.phase {
             ActivityPhase::Ready { since, attempt, .. } => {
                 let span = self.spec.schedule_to_start.filter(|_| *attempt == Attempt::FIRST)?;
@@ -152,6 +170,7 @@ impl Activity {
 
     pub(crate) fn attempt_failed(&mut self, at: Timestamp, attempt: Attempt, failure: &Failure, retry_at: Timestamp) {
         self.last_failure = Some(failure.clone());
+        self.last_delay = u64::try_from(retry_at.as_millis().saturating_sub(at.as_millis())).ok();
         let attempt = attempt.next();
         self.phase =
             if retry_at <= at { ActivityPhase::Ready { since: at, attempt, given_back: None } } else { ActivityPhase::Backoff { until: retry_at, attempt } };

@@ -17,10 +17,17 @@ enum Place {
 
 struct Entry {
     spec: ActivityScheduled,
+    scheduled: Timestamp,
     /// Attempts that are over.
     tried: u32,
     place: Place,
     cancel_requested: bool,
+}
+
+impl Entry {
+    fn closes_at(&self) -> Option<Timestamp> {
+        self.spec.schedule_to_close.map(|span| self.scheduled.plus(span))
+    }
 }
 
 /// Activities by the event that scheduled them.
@@ -52,7 +59,7 @@ impl Activities {
     }
 
     pub(super) fn scheduled(&mut self, id: ActivityId, spec: &ActivityScheduled, at: Timestamp) -> Verdict {
-        self.all.insert(id, Entry { spec: spec.clone(), tried: 0, place: Place::Waiting { since: at }, cancel_requested: false });
+        self.all.insert(id, Entry { spec: spec.clone(), scheduled: at, tried: 0, place: Place::Waiting { since: at }, cancel_requested: false });
         Ok(())
     }
 
@@ -86,6 +93,7 @@ impl Activities {
         let listed = failure.error_type != "Error" && policy.non_retryable_errors.contains(&failure.error_type);
         rule(!failure.non_retryable && !listed, || format!("activity {id} is retried after {}, which is final", failure.error_type))?;
         rule(retry_at >= at, || "a retry is due before its failure".to_owned())?;
+        rule(entry.closes_at().is_none_or(|close| retry_at < close), || format!("activity {id} is retried when its time is up"))?;
         entry.tried += 1;
         entry.place = if retry_at > at { Place::BackOff { until: retry_at } } else { Place::Waiting { since: at } };
         Ok(())
@@ -137,14 +145,18 @@ impl Activities {
         let entry = self.get(id)?;
         rule(attempt.0 == entry.tried + 1, || format!("attempt {attempt} of activity {id} is not current"))?;
         let spec = &entry.spec;
+        // A running attempt's failure ends the activity early when its next attempt would begin too late.
+        let skips_retry = timeout == ActivityTimeout::ScheduleToClose && matches!(entry.place, Place::Running { .. }) && attempt.0 < spec.retry.max_attempts;
         let deadline = match (&entry.place, timeout) {
+            (Place::Running { .. }, ActivityTimeout::ScheduleToClose) if skips_retry => entry.closes_at().map(|_| at),
+            (Place::Waiting { .. } | Place::Running { .. } | Place::BackOff { .. }, ActivityTimeout::ScheduleToClose) => entry.closes_at(),
             (Place::Waiting { since }, ActivityTimeout::ScheduleToStart) if attempt == Attempt::FIRST => spec.schedule_to_start.map(|span| since.plus(span)),
             (Place::Running { since, .. }, ActivityTimeout::StartToClose) => spec.start_to_close.map(|span| since.plus(span)),
             (Place::Running { beat, .. }, ActivityTimeout::Heartbeat) => spec.heartbeat_timeout.map(|span| beat.plus(span)),
             _ => None,
         };
         rule(deadline.is_some_and(|deadline| at >= deadline), || format!("activity {id} timed out ({timeout:?}) before or without that limit"))?;
-        let last = timeout == ActivityTimeout::ScheduleToStart
+        let last = matches!(timeout, ActivityTimeout::ScheduleToStart | ActivityTimeout::ScheduleToClose)
             || attempt.0 >= spec.retry.max_attempts
             || spec.retry.non_retryable_errors.contains(&format!("{timeout:?}"));
         rule(last, || format!("activity {id} timed out for good though attempt {attempt} was not its last"))?;
@@ -181,7 +193,9 @@ impl Activities {
             Place::BackOff { until } => Some(until),
             Place::Ended => None,
         };
-        self.all.values().filter_map(due).min()
+        let open = |entry: &&Entry| !matches!(entry.place, Place::Ended);
+        let closes = self.all.values().filter(open).filter_map(Entry::closes_at);
+        self.all.values().filter_map(due).chain(closes).min()
     }
 
     pub(super) fn open(&self) -> usize {

@@ -10,15 +10,20 @@ use harvest_workflow_core::machine::activity::ActivityPhase;
 use harvest_workflow_core::payload::Failure;
 use harvest_workflow_core::projection::TaskKey;
 use harvest_workflow_core::record::{Control, Dispatch};
-use harvest_workflow_core::retry::RetryPolicy;
+use harvest_workflow_core::retry::{Jitter, RetryPolicy};
 
 fn failed(error_type: &str) -> ActivityOutcome {
     ActivityOutcome::Failed { failure: failure(error_type), retry_after: None }
 }
 
+/// `attempts` tries, always `delay` apart.
+fn every(attempts: u32, delay: u64) -> RetryPolicy {
+    RetryPolicy { jitter: Jitter::None, ..RetryPolicy::fixed(attempts, ms(delay)) }
+}
+
 fn with_options(change: impl FnOnce(&mut ActivityOptions)) -> (Run, ActivityId) {
     let mut run = Run::started();
-    let mut schedule = activity(RetryPolicy::fixed(2, ms(1_000)));
+    let mut schedule = activity(every(2, 1_000));
     change(&mut schedule.options);
     let (id, _) = run.act(vec![Command::ScheduleActivity(schedule)]);
     (run, id)
@@ -137,6 +142,118 @@ fn nobody_taking_the_first_attempt_in_time_is_final_and_later_attempts_wait_as_l
     run.close_activity(&token, failed("Busy")).unwrap();
     run.wake_at_due();
     assert_eq!(run.projection().due_at, None);
+}
+
+fn budget(attempts: u32, delay: u64, longest: u64) -> (Run, ActivityId) {
+    with_options(|options| {
+        options.retry = Some(every(attempts, delay));
+        options.schedule_to_close = Some(ms(longest));
+    })
+}
+
+fn is_out_of_budget(run: &Run, last: u32) -> bool {
+    matches!(run.last_event(), EventKind::ActivityTimedOut { attempt, timeout: ActivityTimeout::ScheduleToClose, .. } if attempt.0 == last)
+}
+
+#[test]
+fn the_budget_of_all_attempts_ends_an_activity_that_waits_runs_or_backs_off() {
+    let (mut run, id) = budget(9, 1_000, 5_000);
+    let scheduled = run.now;
+    assert_eq!(run.projection().due_at, Some(Timestamp::from_millis(scheduled + 5_000)));
+    run.wake_at_due();
+    assert!(is_out_of_budget(&run, 1), "nobody took it");
+
+    let (mut run, id_running) = budget(9, 1_000, 5_000);
+    run.run_activity(id_running);
+    run.wake_at_due();
+    assert!(is_out_of_budget(&run, 1), "it was running");
+
+    let (mut run, _) = budget(9, 4_000, 5_000);
+    let token = run.run_activity(id);
+    run.close_activity(&token, failed("Busy")).unwrap();
+    run.now += 9_000; // a late look finds the end of the back-off and of the activity
+    run.ok(Input::Wake);
+    assert!(is_out_of_budget(&run, 2), "its second attempt never began");
+    assert!(run.state.activity(id).is_none());
+}
+
+#[test]
+fn an_attempt_that_would_begin_after_the_budget_is_not_waited_for() {
+    for (delay, retried) in [(2_999, true), (3_000, false), (8_000, false)] {
+        let (mut run, id) = budget(9, delay, 5_000);
+        let token = run.run_activity(id);
+        run.now += 2_000;
+        let decision = run.close_activity(&token, failed("Busy")).unwrap();
+        assert_eq!(controls(&decision).is_empty(), !retried, "{delay}");
+        assert_eq!(is_out_of_budget(&run, 1), !retried, "{delay}");
+    }
+    // What the attempt asks for itself counts as well, and the last attempt's failure stays a failure.
+    let (mut run, id) = budget(9, 1, 5_000);
+    let token = run.run_activity(id);
+    run.close_activity(&token, ActivityOutcome::Failed { failure: failure("Busy"), retry_after: Some(ms(60_000)) }).unwrap();
+    assert!(is_out_of_budget(&run, 1));
+    let (mut run, id) = budget(1, 1, 5_000);
+    let token = run.run_activity(id);
+    run.close_activity(&token, failed("Busy")).unwrap();
+    assert!(matches!(run.last_event(), EventKind::ActivityFailed { .. }));
+}
+
+#[test]
+fn a_cancelled_activity_whose_budget_ends_is_cancelled() {
+    let (mut run, id) = budget(9, 1, 5_000);
+    run.run_activity(id);
+    run.signal("go", None);
+    run.act(vec![Command::CancelActivity { activity_id: id }]);
+    run.wake_at_due();
+    assert!(matches!(run.last_event(), EventKind::ActivityCancelled { .. }));
+}
+
+#[test]
+fn what_the_call_site_leaves_open_comes_from_the_registered_attribute_then_from_the_floor() {
+    let of = |attempts: u32, queue: Option<&str>, close: Option<u64>| ActivityOptions {
+        task_queue: queue.map(|name| TaskQueue::new(name).unwrap()),
+        retry: Some(every(attempts, 5)),
+        start_to_close: close.map(ms),
+        heartbeat_timeout: Some(ms(u64::from(attempts) * 100)),
+        ..ActivityOptions::default()
+    };
+    let scheduled = |call: ActivityOptions, attribute: ActivityOptions, registered: Option<ActivityOptions>| {
+        let mut run = Run::started();
+        if let Some(registered) = registered {
+            run.activity_types.insert(ActivityType::new("charge").unwrap(), registered);
+        }
+        let schedule = ScheduleActivity { options: call, attribute, floor: of(9, Some("floor"), Some(900)), ..activity(RetryPolicy::default()) };
+        run.act(vec![Command::ScheduleActivity(schedule)]);
+        match run.last_event() {
+            EventKind::ActivityScheduled(spec) => (spec.retry.max_attempts, spec.task_queue.to_string(), spec.start_to_close, spec.heartbeat_timeout),
+            other => panic!("{other:?}"),
+        }
+    };
+    let none = ActivityOptions::default;
+    assert_eq!(scheduled(of(2, Some("call"), Some(20)), of(3, Some("attribute"), None), None), (2, "call".into(), Some(ms(20)), Some(ms(200))));
+    assert_eq!(scheduled(none(), of(3, Some("attribute"), None), None), (3, "attribute".into(), Some(ms(900)), Some(ms(300))));
+    // What is registered wins over what the caller's worker knows, as a whole.
+    assert_eq!(scheduled(none(), of(3, Some("attribute"), None), Some(of(4, None, Some(40)))), (4, "default".into(), Some(ms(40)), Some(ms(400))));
+    // The floor has a policy and a limit for one attempt; nothing else of it counts.
+    assert_eq!(scheduled(none(), none(), None), (9, "default".into(), Some(ms(900)), None));
+}
+
+#[test]
+fn decorrelated_delays_grow_from_the_one_before() {
+    let (mut run, id) = with_options(|options| {
+        let policy = RetryPolicy { jitter: Jitter::Decorrelated, max_interval: ms(60_000), ..RetryPolicy::fixed(30, ms(1_000)) };
+        options.retry = Some(policy);
+    });
+    let (mut before, mut largest) = (1_000, 0);
+    for _ in 0..29 {
+        let token = run.run_activity(id);
+        run.close_activity(&token, failed("Busy")).unwrap();
+        let delay = run.projection().due_at.unwrap().as_millis() - run.now;
+        assert!((1_000..=(before * 3).min(60_000)).contains(&delay), "{delay} after {before}");
+        (before, largest) = (delay, largest.max(delay));
+        run.wake_at_due();
+    }
+    assert!(largest > 3_000, "it never grew past what the first delay allows: {largest}");
 }
 
 #[test]

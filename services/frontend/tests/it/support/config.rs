@@ -43,7 +43,8 @@ impl ConfigService for FakeConfig {
             .flat_map(|hello| hello.task_queues.iter().map(|queue| ServedQueue { namespace: hello.namespace.clone(), task_queue: queue.clone() }))
             .collect();
         let limits = Some(v1::FleetLimits { max_workflow_execution_timeout_ms: Some(3_600_000) });
-        Ok(Response::new(ConfigSnapshot { version: Some(v1::ConfigVersion { generation: 1, number: 4 }), limits, workflow_types, served_queues }))
+        let version = Some(v1::ConfigVersion { generation: 1, number: 4 });
+        Ok(Response::new(ConfigSnapshot { version, limits, workflow_types, served_queues, ..ConfigSnapshot::default() }))
     }
     async fn acknowledge(&self, _: Request<AcknowledgeCall>) -> Result<Response<AcknowledgeReply>, Status> {
         Ok(Response::new(AcknowledgeReply {}))

@@ -7,7 +7,6 @@ use crate::shard::operation::{Answer, Operation, Refusal, Target};
 use futures::future::join_all;
 use harvest_workflow_core::command::Command;
 use harvest_workflow_core::event::EventKind;
-use harvest_workflow_core::limits::Limits;
 use harvest_workflow_core::payload::Payload;
 use std::sync::Arc;
 
@@ -194,7 +193,7 @@ async fn a_version_is_acknowledged_only_after_older_decisions_have_committed() {
     stage.rest().await;
     let second = submit(&owner, start("open"));
     stage.rest().await;
-    owner.config.send_replace(Arc::new(ShardConfig { version: (1, 5), limits: Limits::default() }));
+    owner.config.send_replace(Arc::new(ShardConfig { version: (1, 5), ..ShardConfig::default() }));
     stage.rest().await;
     assert_eq!(told(), [(0, 0)]);
     owner.faults.script([Fate::Commits, Fate::Unavailable]);

@@ -17,7 +17,7 @@ use harvest_workflow_core::event::{Event, EventKind};
 use harvest_workflow_core::input::{ActivityOutcome, CompleteWorkflowTask, Input, TaskToken};
 use harvest_workflow_core::payload::Payload;
 use harvest_workflow_core::record::Record;
-use harvest_workflow_core::retry::RetryPolicy;
+use harvest_workflow_core::retry::{Jitter, RetryPolicy};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -244,12 +244,13 @@ pub(super) fn done(text: &str) -> ActivityOutcome {
 }
 
 pub(super) fn activity(attempts: u32) -> Command {
-    let retry = RetryPolicy::fixed(attempts, DurationMs::from_millis_const(100));
+    let retry = RetryPolicy { jitter: Jitter::None, ..RetryPolicy::fixed(attempts, DurationMs::from_millis_const(100)) };
     Command::ScheduleActivity(ScheduleActivity {
         activity_type: ActivityType::new("charge").unwrap(),
         input: Payload::null(),
-        task_queue: None,
         options: ActivityOptions { retry: Some(retry), ..ActivityOptions::default() },
+        attribute: ActivityOptions::default(),
+        floor: ActivityOptions::default(),
     })
 }
 

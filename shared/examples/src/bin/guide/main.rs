@@ -6,8 +6,10 @@ mod activities;
 mod cancellation;
 mod children;
 mod queries;
+mod retries;
 #[cfg(test)]
 mod testing;
+mod timeouts;
 mod timers;
 mod versions;
 
@@ -21,8 +23,10 @@ async fn main() -> anyhow::Result<()> {
         .workflows(workflows![cancellation::rental, queries::delivery, versions::invoice])
         .activities(activities![activities::charge, activities::import, timers::ask_supplier, cancellation::book, cancellation::give_back])
         .activities(activities![versions::tax, versions::tax_by_country])
+        .workflows(workflows![retries::send_parcel, timeouts::pay_in_time])
+        .activities(activities![retries::book_parcel, timeouts::call_payment_api])
         .history_continue_as_new_threshold(20)
-        .worker(WorkerConfig::default().with_addresses([address]))
+        .worker(retries::with_floor(WorkerConfig::default().with_addresses([address])))
         .build()?;
     let stop = harvest_runtime::Shutdown::on_signals()?;
     worker.run(async move { stop.begun().await }).await?;

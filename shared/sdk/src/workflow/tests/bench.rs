@@ -13,6 +13,7 @@ use harvest_workflow_core::limits::Limits;
 use harvest_workflow_core::payload::{Failure, Payload};
 use harvest_workflow_core::record::{Dispatch, Record};
 use harvest_workflow_core::state::State;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(super) struct Bench {
@@ -66,7 +67,7 @@ impl Bench {
     }
 
     pub(super) fn input(&mut self, input: Input) -> Result<Reply, Reject> {
-        let env = Env { now: Timestamp::from_millis(self.now), random: 99, limits: &self.limits, config_version: (0, 0) };
+        let env = Env { now: Timestamp::from_millis(self.now), random: 99, limits: &self.limits, config_version: (0, 0), activity_types: &BTreeMap::new() };
         let decision = decide(&mut self.state, &input, &env)?;
         self.events.extend(decision.records.into_iter().filter_map(|record| match record {
             Record::Event(event) => Some(event),

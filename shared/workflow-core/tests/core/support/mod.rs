@@ -16,6 +16,7 @@ use harvest_workflow_core::projection::{Projection, TaskKey, touched};
 use harvest_workflow_core::record::{Control, Dispatch, Record, WorkflowTaskFailure};
 use harvest_workflow_core::retry::RetryPolicy;
 use harvest_workflow_core::{State, decide};
+use std::collections::BTreeMap;
 
 /// Where the clock of a test starts.
 pub const EPOCH_MS: i64 = 1_796_000_000_000;
@@ -27,6 +28,8 @@ pub struct Run {
     pub random: u64,
     pub limits: Limits,
     pub epoch: u64,
+    /// What is registered about activities.
+    pub activity_types: BTreeMap<ActivityType, ActivityOptions>,
     sequence: u64,
 }
 
@@ -70,8 +73,9 @@ pub fn activity(retry: RetryPolicy) -> ScheduleActivity {
     ScheduleActivity {
         activity_type: ActivityType::new("charge").unwrap(),
         input: payload("{}"),
-        task_queue: None,
         options: ActivityOptions { retry: Some(retry), ..ActivityOptions::default() },
+        attribute: ActivityOptions::default(),
+        floor: ActivityOptions::default(),
     }
 }
 
@@ -109,7 +113,16 @@ pub fn failure(error_type: &str) -> Failure {
 impl Run {
     /// A run that does not exist yet.
     pub fn new() -> Self {
-        Self { state: State::empty(), log: Vec::new(), now: EPOCH_MS, random: 1, limits: Limits::default(), epoch: 1, sequence: 0 }
+        Self {
+            state: State::empty(),
+            log: Vec::new(),
+            now: EPOCH_MS,
+            random: 1,
+            limits: Limits::default(),
+            epoch: 1,
+            activity_types: BTreeMap::new(),
+            sequence: 0,
+        }
     }
 
     /// A started run.
@@ -127,7 +140,13 @@ impl Run {
     /// and the oracle agrees with the projection.
     pub fn decide(&mut self, input: Input) -> Result<Decision, Reject> {
         self.random = self.random.wrapping_add(1);
-        let env = Env { now: Timestamp::from_millis(self.now), random: self.random, limits: &self.limits, config_version: (1, 2) };
+        let env = Env {
+            now: Timestamp::from_millis(self.now),
+            random: self.random,
+            limits: &self.limits,
+            config_version: (1, 2),
+            activity_types: &self.activity_types,
+        };
         let before = self.state.clone();
         let mut twin = before.clone();
         let result = decide(&mut self.state, &input, &env);

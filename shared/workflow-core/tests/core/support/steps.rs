@@ -80,6 +80,7 @@ pub enum Want {
         attempts: u32,
         start_to_close: bool,
         schedule_to_start: bool,
+        schedule_to_close: bool,
         heartbeat: bool,
         jitter: bool,
     },
@@ -136,8 +137,8 @@ pub enum ChildEnd {
 
 fn want() -> impl Strategy<Value = Want> {
     prop_oneof![
-        6 => (1u32..4, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(attempts, start_to_close, schedule_to_start, heartbeat, jitter)| {
-            Want::Activity { attempts, start_to_close, schedule_to_start, heartbeat, jitter }
+        6 => (1u32..4, any::<[bool; 5]>()).prop_map(|(attempts, [start_to_close, schedule_to_start, schedule_to_close, heartbeat, jitter])| {
+            Want::Activity { attempts, start_to_close, schedule_to_start, schedule_to_close, heartbeat, jitter }
         }),
         3 => any::<usize>().prop_map(|pick| Want::CancelActivity { pick }),
         4 => (1u64..20_000).prop_map(|millis| Want::Timer { millis }),

@@ -110,7 +110,7 @@ impl World {
         let at = self.run.state.last_record_at();
         let decide_at = |now: Timestamp| {
             let mut state = self.run.state.clone();
-            let env = Env { now, random: 5, limits: &self.run.limits, config_version: (1, 2) };
+            let env = Env { now, random: 5, limits: &self.run.limits, config_version: (1, 2), activity_types: &self.run.activity_types };
             (decide(&mut state, input, &env), state)
         };
         if self.run.state.exists() {
@@ -387,11 +387,12 @@ impl World {
     fn command(&mut self, want: &Want) -> Command {
         let pick_from = |ids: Vec<EventId>, pick: usize| if ids.is_empty() { None } else { Some(ids[pick % ids.len()]) };
         match want {
-            Want::Activity { attempts, start_to_close, schedule_to_start, heartbeat, jitter } => {
+            Want::Activity { attempts, start_to_close, schedule_to_start, schedule_to_close, heartbeat, jitter } => {
                 let policy = if *jitter { RetryPolicy::exponential(*attempts, ms(50)) } else { RetryPolicy::fixed(*attempts, ms(700)) };
                 let mut schedule = activity(RetryPolicy { non_retryable_errors: vec!["Declined".into()], ..policy });
                 schedule.options.start_to_close = start_to_close.then(|| ms(4_000));
                 schedule.options.schedule_to_start = schedule_to_start.then(|| ms(9_000));
+                schedule.options.schedule_to_close = schedule_to_close.then(|| ms(11_000));
                 schedule.options.heartbeat_timeout = heartbeat.then(|| ms(1_500));
                 Command::ScheduleActivity(schedule)
             }

@@ -227,7 +227,8 @@ fn activity(attempts: u32, timeout: bool) -> ScheduleActivity {
     ScheduleActivity {
         activity_type: ActivityType::new("charge").unwrap(),
         input: Payload::null(),
-        task_queue: None,
         options: ActivityOptions { retry: Some(retry), start_to_close, ..ActivityOptions::default() },
+        attribute: ActivityOptions::default(),
+        floor: ActivityOptions::default(),
     }
 }

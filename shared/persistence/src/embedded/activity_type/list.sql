@@ -1,0 +1,1 @@
+SELECT namespace, name, info FROM activity_type ORDER BY namespace, name
