@@ -276,6 +276,7 @@ pub struct LimitsJson {
 #[derive(Serialize)]
 struct LimitValuesJson {
     max_workflow_execution_timeout_secs: Option<serde_json::Number>,
+    max_workflow_chain_timeout_secs: Option<serde_json::Number>,
 }
 
 #[derive(Serialize)]
@@ -286,10 +287,13 @@ struct VersionJson {
 
 impl From<v1::GetFleetLimitsResponse> for LimitsJson {
     fn from(it: v1::GetFleetLimitsResponse) -> Self {
-        let millis = it.limits.and_then(|limits| limits.max_workflow_execution_timeout_ms);
+        let limits = it.limits.unwrap_or_default();
         let version = it.version.unwrap_or_default();
         Self {
-            limits: LimitValuesJson { max_workflow_execution_timeout_secs: millis.and_then(seconds) },
+            limits: LimitValuesJson {
+                max_workflow_execution_timeout_secs: limits.max_workflow_execution_timeout_ms.and_then(seconds),
+                max_workflow_chain_timeout_secs: limits.max_workflow_chain_timeout_ms.and_then(seconds),
+            },
             version: VersionJson { generation: version.generation, number: version.number },
         }
     }

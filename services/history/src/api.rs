@@ -18,8 +18,8 @@ mod workflow_task;
 use crate::host::Host;
 use crate::reply;
 use crate::shard::operation::{Answer, BusinessKey, Operation, Refusal, Target};
-use harvest_fleet_config::ConfigHandle;
-use harvest_ids::{DurationMs, EventId, ExecutionId, Namespace, ShardId, WorkflowType};
+use harvest_fleet_config::{ConfigHandle, WorkflowTypeInfo};
+use harvest_ids::{EventId, ExecutionId, Namespace, ShardId, WorkflowType};
 use harvest_persistence::store::ShardStore;
 use harvest_proto::internal::v1 as internal;
 use harvest_proto::internal::v1::history_service_server::HistoryService;
@@ -65,9 +65,9 @@ impl Api {
         reply::error(shard_id, owner.as_deref(), refusal)
     }
 
-    /// The execution timeout that code declares for a type: for starts that name none.
-    fn declared_timeout(&self, namespace: &Namespace, workflow_type: &WorkflowType) -> Option<DurationMs> {
-        self.config.get().workflow_type(namespace, workflow_type)?.execution_timeout
+    /// What code declares about a type; nothing when no worker has registered it.
+    fn declared(&self, namespace: &Namespace, workflow_type: &WorkflowType) -> WorkflowTypeInfo {
+        self.config.get().workflow_type(namespace, workflow_type).copied().unwrap_or_default()
     }
 
     /// Which run is meant and how far it has come.

@@ -175,6 +175,10 @@ fn attributes(registered: &ActivityTypes) -> BTreeMap<Namespace, BTreeMap<Activi
 }
 
 fn for_shards(config: &FleetConfig, activity_types: Arc<BTreeMap<Namespace, BTreeMap<ActivityType, ActivityOptions>>>) -> ShardConfig {
-    let limits = Limits { max_workflow_execution_timeout: config.limits.max_workflow_execution_timeout, ..Limits::default() };
+    let limits = Limits {
+        max_workflow_execution_timeout: config.limits.max_workflow_execution_timeout,
+        max_workflow_chain_timeout: config.limits.max_workflow_chain_timeout,
+        ..Limits::default()
+    };
     ShardConfig { version: config.version.to_pair(), limits, activity_types }
 }

@@ -11,5 +11,5 @@ mod source;
 
 pub use bus::{Bus, BusError, BusEvent, LocalBus, Message, RedisBus};
 pub use handle::{ConfigHandle, ConfigOptions};
-pub use model::{ActivityTypes, FleetConfig, FleetLimits, MAX_EXECUTION_TIMEOUT_FIELD, Version, WorkflowTypeInfo};
+pub use model::{ActivityTypes, FleetConfig, FleetLimits, MAX_CHAIN_TIMEOUT_FIELD, MAX_EXECUTION_TIMEOUT_FIELD, Version, WorkflowTypeInfo};
 pub use source::{ConfigSource, GrpcSource, ShardVersion};

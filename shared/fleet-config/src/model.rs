@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// The field of the execution timeout's ceiling, as in the protocol and in the stored document.
 pub const MAX_EXECUTION_TIMEOUT_FIELD: &str = "max_workflow_execution_timeout_ms";
 
+/// The field of the chain timeout's ceiling, as in the protocol and in the stored document.
+pub const MAX_CHAIN_TIMEOUT_FIELD: &str = "max_workflow_chain_timeout_ms";
+
 /// A version of the configuration: consecutive numbers within a generation, a new generation after the database was restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct Version {
@@ -58,27 +61,38 @@ impl From<Version> for v1::ConfigVersion {
 pub struct FleetLimits {
     /// Ceiling of a specified execution timeout.
     pub max_workflow_execution_timeout: Option<DurationMs>,
+    /// Ceiling of a chain's lifetime, and the lifetime of chains that declare none.
+    pub max_workflow_chain_timeout: Option<DurationMs>,
 }
 
 impl FleetLimits {
     /// Reads the stored document. Unknown fields are a newer release's: they stay in the document and change nothing here, and so does a
     /// value that this release cannot read.
     pub fn from_document(document: &serde_json::Value) -> Self {
-        let millis = document.get(MAX_EXECUTION_TIMEOUT_FIELD).and_then(serde_json::Value::as_u64);
-        Self { max_workflow_execution_timeout: millis.and_then(|millis| DurationMs::new(MAX_EXECUTION_TIMEOUT_FIELD, millis).ok()) }
+        let span = |field: &str| span(field, document.get(field).and_then(serde_json::Value::as_u64));
+        Self { max_workflow_execution_timeout: span(MAX_EXECUTION_TIMEOUT_FIELD), max_workflow_chain_timeout: span(MAX_CHAIN_TIMEOUT_FIELD) }
     }
+}
+
+fn span(field: &str, millis: Option<u64>) -> Option<DurationMs> {
+    millis.and_then(|millis| DurationMs::new(field, millis).ok())
 }
 
 impl From<v1::FleetLimits> for FleetLimits {
     fn from(limits: v1::FleetLimits) -> Self {
-        let timeout = limits.max_workflow_execution_timeout_ms.and_then(|millis| DurationMs::new(MAX_EXECUTION_TIMEOUT_FIELD, millis).ok());
-        Self { max_workflow_execution_timeout: timeout }
+        Self {
+            max_workflow_execution_timeout: span(MAX_EXECUTION_TIMEOUT_FIELD, limits.max_workflow_execution_timeout_ms),
+            max_workflow_chain_timeout: span(MAX_CHAIN_TIMEOUT_FIELD, limits.max_workflow_chain_timeout_ms),
+        }
     }
 }
 
 impl From<FleetLimits> for v1::FleetLimits {
     fn from(limits: FleetLimits) -> Self {
-        Self { max_workflow_execution_timeout_ms: limits.max_workflow_execution_timeout.map(DurationMs::as_millis) }
+        Self {
+            max_workflow_execution_timeout_ms: limits.max_workflow_execution_timeout.map(DurationMs::as_millis),
+            max_workflow_chain_timeout_ms: limits.max_workflow_chain_timeout.map(DurationMs::as_millis),
+        }
     }
 }
 
@@ -87,6 +101,8 @@ impl From<FleetLimits> for v1::FleetLimits {
 pub struct WorkflowTypeInfo {
     /// Declared execution timeout.
     pub execution_timeout: Option<DurationMs>,
+    /// Declared lifetime of its chains.
+    pub chain_execution_timeout: Option<DurationMs>,
 }
 
 /// Options of activities' attributes, as workers send them.
@@ -133,8 +149,11 @@ impl From<internal::ConfigSnapshot> for FleetConfig {
         for registered in snapshot.workflow_types {
             let Some(info) = registered.workflow_type else { continue };
             let (Ok(namespace), Ok(name)) = (Namespace::new(&registered.namespace), WorkflowType::new(&info.name)) else { continue };
-            let execution_timeout = DurationMs::new("execution_timeout_ms", info.execution_timeout_ms).ok(); // 0 = none
-            workflow_types.entry(namespace).or_default().insert(name, WorkflowTypeInfo { execution_timeout });
+            let declared = WorkflowTypeInfo {
+                execution_timeout: span("execution_timeout_ms", Some(info.execution_timeout_ms)), // 0 = none
+                chain_execution_timeout: span("chain_execution_timeout_ms", Some(info.chain_execution_timeout_ms)),
+            };
+            workflow_types.entry(namespace).or_default().insert(name, declared);
         }
         let mut activity_types = ActivityTypes::new();
         for registered in snapshot.activity_types {

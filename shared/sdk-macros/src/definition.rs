@@ -6,7 +6,7 @@ use quote::{format_ident, quote};
 use syn::{FnArg, Ident, ItemFn, PatType, ReturnType, Type};
 
 /// Arguments of `#[workflow]`.
-const WORKFLOW_KEYS: [&str; 2] = ["name", "execution_timeout"];
+const WORKFLOW_KEYS: [&str; 3] = ["name", "execution_timeout", "chain_execution_timeout"];
 /// Arguments of `#[activity]`.
 const ACTIVITY_KEYS: [&str; 7] = ["name", "start_to_close", "heartbeat_timeout", "schedule_to_start", "schedule_to_close", "retry", "queue"];
 
@@ -107,6 +107,7 @@ pub(crate) fn workflow(arguments: TokenStream, item: TokenStream) -> syn::Result
         None => checked_name("name", ident.to_string(), ident.span())?,
     };
     let execution_timeout = arguments.duration("execution_timeout")?;
+    let chain_execution_timeout = arguments.duration("chain_execution_timeout")?;
     let Common { items, input, output, invoke } = common(parts);
     Ok(quote! {
         #items
@@ -118,6 +119,10 @@ pub(crate) fn workflow(arguments: TokenStream, item: TokenStream) -> syn::Result
 
             fn execution_timeout() -> ::core::option::Option<::core::time::Duration> {
                 #execution_timeout
+            }
+
+            fn chain_execution_timeout() -> ::core::option::Option<::core::time::Duration> {
+                #chain_execution_timeout
             }
 
             fn run(ctx: ::harvest_sdk::WorkflowContext, input: Self::Input)

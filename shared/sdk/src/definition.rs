@@ -39,6 +39,11 @@ pub trait WorkflowDefinition: Send + Sync + 'static {
     /// The longest a run may take, if declared.
     fn execution_timeout() -> Option<Duration>;
 
+    /// The longest a chain that begins with it may live, if declared.
+    fn chain_execution_timeout() -> Option<Duration> {
+        None
+    }
+
     /// Runs the code.
     fn run(ctx: WorkflowContext, input: Self::Input) -> BoxFuture<Result<Self::Output, WorkflowFailure>>;
 }
@@ -67,6 +72,7 @@ type ActivityStart = dyn Fn(ActivityContext, &Payload) -> Result<BoxFuture<Resul
 pub struct WorkflowRegistration {
     pub(crate) name: &'static str,
     pub(crate) execution_timeout: Option<Duration>,
+    pub(crate) chain_execution_timeout: Option<Duration>,
     pub(crate) start: Arc<WorkflowStart>,
 }
 
@@ -78,7 +84,7 @@ impl WorkflowRegistration {
             let running = W::run(ctx, input);
             Ok(Box::pin(async move { Ok(payload::to_payload("workflow output", &running.await?)?) }) as BoxFuture<_>)
         };
-        Self { name: W::NAME, execution_timeout: W::execution_timeout(), start: Arc::new(start) }
+        Self { name: W::NAME, execution_timeout: W::execution_timeout(), chain_execution_timeout: W::chain_execution_timeout(), start: Arc::new(start) }
     }
 
     /// The registered name.

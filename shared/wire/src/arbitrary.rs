@@ -98,7 +98,8 @@ fn side_effect_kind() -> impl Strategy<Value = SideEffectKind> {
 }
 fn started() -> impl Strategy<Value = WorkflowStarted> {
     let who = (namespace(), workflow_type(), workflow_id(), execution_id(), execution_id(), of(execution_id()), of(parent()));
-    let what = (task_queue(), payload(), of(request_id()), of(span()), span(), any::<(u64, u64)>());
+    let chain = (of(span()), of(any::<i64>().prop_map(Timestamp::from_millis)));
+    let what = (task_queue(), payload(), of(request_id()), of(span()), span(), any::<(u64, u64)>(), chain);
     (who, what).prop_map(|(who, what)| WorkflowStarted {
         namespace: who.0,
         workflow_type: who.1,
@@ -113,6 +114,8 @@ fn started() -> impl Strategy<Value = WorkflowStarted> {
         execution_timeout: what.3,
         workflow_task_timeout: what.4,
         config_version: what.5,
+        chain_execution_timeout: what.6.0,
+        chain_deadline: what.6.1,
     })
 }
 fn task_completed() -> impl Strategy<Value = WorkflowTaskCompleted> {
@@ -147,6 +150,7 @@ fn kind() -> impl Strategy<Value = EventKind> {
         text().prop_map(|reason| EventKind::WorkflowCancelled { reason }),
         text().prop_map(|reason| EventKind::WorkflowTerminated { reason }),
         Just(EventKind::WorkflowExecutionTimedOut { timeout: WorkflowTimeout::Execution }),
+        Just(EventKind::WorkflowExecutionTimedOut { timeout: WorkflowTimeout::Chain }),
         (execution_id(), of(workflow_type()), payload()).prop_map(|(new_execution_id, new_workflow_type, input)| EventKind::WorkflowContinuedAsNew {
             new_execution_id,
             new_workflow_type,

@@ -185,6 +185,7 @@ pub fn activity_timeout(field: &str, word: &str) -> Result<ActivityTimeout, Wire
 pub fn workflow_timeout_word(timeout: WorkflowTimeout) -> &'static str {
     match timeout {
         WorkflowTimeout::Execution => "Execution",
+        WorkflowTimeout::Chain => "Chain",
     }
 }
 
@@ -195,6 +196,7 @@ pub fn workflow_timeout_word(timeout: WorkflowTimeout) -> &'static str {
 pub fn workflow_timeout(field: &str, word: &str) -> Result<WorkflowTimeout, WireError> {
     match word {
         "Execution" => Ok(WorkflowTimeout::Execution),
-        other => Err(unknown_word(field, other, "Execution")),
+        "Chain" => Ok(WorkflowTimeout::Chain),
+        other => Err(unknown_word(field, other, "Execution, Chain")),
     }
 }

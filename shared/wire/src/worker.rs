@@ -38,6 +38,7 @@ pub fn hello(mut hello: v1::Hello) -> Result<(Namespace, v1::Hello), WireError> 
     for it in &hello.workflow_types {
         name::<WorkflowType>("workflow_types.name", it.name.clone())?;
         field::span_or_none("workflow_types.execution_timeout_ms", it.execution_timeout_ms)?;
+        field::span_or_none("workflow_types.chain_execution_timeout_ms", it.chain_execution_timeout_ms)?;
     }
     for it in &hello.activity_types {
         name::<ActivityType>("activity_types.name", it.name.clone())?;
@@ -235,7 +236,7 @@ mod tests {
             hello(v1::Hello { task_queues: vec!["q".into(); 65], ..good() }).unwrap_err().to_string(),
             "task_queues has 65 queues; at most 64 are allowed"
         );
-        let types = vec![v1::WorkflowTypeInfo { name: String::new(), execution_timeout_ms: 0 }];
+        let types = vec![v1::WorkflowTypeInfo::default()];
         assert_eq!(hello(v1::Hello { workflow_types: types, ..good() }).unwrap_err().field(), "workflow_types.name");
     }
 }

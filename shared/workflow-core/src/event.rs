@@ -208,6 +208,10 @@ pub struct WorkflowStarted {
     pub execution_timeout: Option<DurationMs>,
     /// How long one workflow task may stay with a worker.
     pub workflow_task_timeout: DurationMs,
+    /// The longest the whole chain may live: as declared, then after clamps and the fleet's default.
+    pub chain_execution_timeout: Option<DurationMs>,
+    /// When the chain's time is up, whichever run it has come to: counted from the start of its first run and handed on unchanged.
+    pub chain_deadline: Option<Timestamp>,
     /// The `config_version` whose limits were used: (generation, number).
     pub config_version: (u64, u64),
 }
@@ -228,6 +232,8 @@ impl WorkflowStarted {
             request_id: None,
             execution_timeout: child.execution_timeout,
             workflow_task_timeout,
+            chain_execution_timeout: None,
+            chain_deadline: None,
             config_version: (0, 0),
         }
     }
@@ -298,6 +304,8 @@ pub enum ActivityTimeout {
 pub enum WorkflowTimeout {
     /// `execution_timeout`, of this run.
     Execution,
+    /// `chain_execution_timeout`, of all runs of the chain.
+    Chain,
 }
 
 /// Where a recorded value came from.

@@ -27,6 +27,8 @@ pub struct Limits {
     pub workflow_panic_max_attempts: u32,
     /// Fleet ceiling of a specified execution timeout.
     pub max_workflow_execution_timeout: Option<DurationMs>,
+    /// Fleet ceiling of a chain's lifetime, and the lifetime of chains that declare none.
+    pub max_workflow_chain_timeout: Option<DurationMs>,
 }
 
 impl Default for Limits {
@@ -43,6 +45,7 @@ impl Default for Limits {
             max_state_bytes: 64 * 1024 * 1024,
             workflow_panic_max_attempts: 3,
             max_workflow_execution_timeout: None,
+            max_workflow_chain_timeout: None,
         }
     }
 }

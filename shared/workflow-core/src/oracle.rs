@@ -10,7 +10,7 @@ mod workflow_task;
 
 pub use chain::check_chain;
 
-use crate::event::{Event, EventKind, WorkflowStarted};
+use crate::event::{Event, EventKind, WorkflowStarted, WorkflowTimeout};
 use crate::projection::TaskKey;
 use crate::record::{Control, Dispatch, Record};
 use activities::Activities;
@@ -314,9 +314,12 @@ impl Books {
         self.closed = true;
         let started = self.started.as_ref().ok_or("the first record starts the run")?;
         match &event.kind {
-            EventKind::WorkflowExecutionTimedOut { .. } => {
-                let deadline = started.execution_timeout.map(|span| self.started_at.plus(span));
-                rule(deadline.is_some_and(|deadline| event.at >= deadline), || "a run times out at its execution timeout, not before".to_owned())
+            EventKind::WorkflowExecutionTimedOut { timeout } => {
+                let deadline = match timeout {
+                    WorkflowTimeout::Execution => started.execution_timeout.map(|span| self.started_at.plus(span)),
+                    WorkflowTimeout::Chain => started.chain_deadline,
+                };
+                rule(deadline.is_some_and(|deadline| event.at >= deadline), || format!("a run times out at its deadline ({timeout:?}), not before"))
             }
             EventKind::WorkflowContinuedAsNew { new_execution_id, .. } => {
                 let same_slot = new_execution_id.slot() == started.execution_id.slot() && *new_execution_id != started.execution_id;
@@ -337,7 +340,7 @@ impl Books {
         let mut due_at = None;
         if let (Some(started), false) = (&self.started, self.closed) {
             let execution = started.execution_timeout.map(|span| self.started_at.plus(span));
-            let dues = [execution, self.tasks.due(started.workflow_task_timeout), self.timers.due(), self.activities.due()];
+            let dues = [execution, started.chain_deadline, self.tasks.due(started.workflow_task_timeout), self.timers.due(), self.activities.due()];
             due_at = dues.into_iter().flatten().min();
             tasks = self.activities.tasks();
             if let Some(with_worker) = self.tasks.pending() {

@@ -7,6 +7,7 @@ mod activities;
 mod activity_defaults;
 mod activity_timeouts;
 mod bad_input;
+mod chain_timeout;
 mod children;
 mod code_changes;
 mod continue_as_new;
@@ -46,6 +47,8 @@ pub fn all() -> Vec<Case> {
         activity_defaults::reference_02_the_call_site_beats_the_attribute_which_beats_the_workers_floor,
         activity_defaults::an_activity_called_by_name_has_the_attribute_that_another_worker_registers,
         activity_timeouts::a_silent_attempt_is_ended_and_its_details_reach_the_next,
+        chain_timeout::reference_10_a_chain_ends_at_the_instant_that_its_first_run_has_set,
+        chain_timeout::reference_11_the_ceiling_of_chains_is_the_default_of_each_but_not_of_a_child,
         timers::a_timer_fires_after_its_time_and_not_before,
         timers::a_cancelled_timer_never_fires,
         timers::timers_fire_in_the_order_of_their_deadlines,

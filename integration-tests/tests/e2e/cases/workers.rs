@@ -79,7 +79,7 @@ impl HandMade {
             namespace: world.namespace().to_owned(),
             identity: "hand-made".to_owned(),
             task_queues: vec![queue.to_owned()],
-            workflow_types: vec![v1::WorkflowTypeInfo { name: "by_hand".to_owned(), execution_timeout_ms: 0 }],
+            workflow_types: vec![v1::WorkflowTypeInfo { name: "by_hand".to_owned(), ..v1::WorkflowTypeInfo::default() }],
             sdk: "none".to_owned(),
             ..v1::Hello::default()
         };

@@ -1,7 +1,7 @@
 //! `PatchFleetLimits`: changes limits, broadcasts them, and waits until every shard's present owner decides by them.
 
 use crate::hub::{Hub, document, limits, unavailable, version};
-use harvest_fleet_config::{MAX_EXECUTION_TIMEOUT_FIELD, Version};
+use harvest_fleet_config::{MAX_CHAIN_TIMEOUT_FIELD, MAX_EXECUTION_TIMEOUT_FIELD, Version};
 use harvest_ids::DurationMs;
 use harvest_persistence::control::{LimitsChange, StoredLimits};
 use harvest_proto::v1::{FleetLimits, PatchFleetLimitsRequest, PatchFleetLimitsResponse};
@@ -10,6 +10,8 @@ use harvest_runtime::{crash, metrics};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
+/// Fields that a mask may name.
+const FIELDS: [&str; 2] = [MAX_EXECUTION_TIMEOUT_FIELD, MAX_CHAIN_TIMEOUT_FIELD];
 const DEFAULT_WAIT_MS: u64 = 2_000;
 const MAX_WAIT_MS: u64 = 10_000;
 const MAX_REASON_BYTES: usize = 1_024;
@@ -40,7 +42,7 @@ pub(super) async fn patch_fleet_limits(hub: &Hub, request: PatchFleetLimitsReque
 
 fn check(request: PatchFleetLimitsRequest) -> Result<Patch, Error> {
     if request.update_mask.is_empty() {
-        return Err(Error::invalid("update_mask", format_args!("update_mask must name at least one of: {MAX_EXECUTION_TIMEOUT_FIELD}")));
+        return Err(Error::invalid("update_mask", format_args!("update_mask must name at least one of: {}", FIELDS.join(", "))));
     }
     let values = request.limits.unwrap_or_default();
     let mut changes = Map::new();
@@ -62,19 +64,22 @@ fn check(request: PatchFleetLimitsRequest) -> Result<Patch, Error> {
 
 /// The new value of a field of the mask; null removes it.
 fn value(values: &FleetLimits, field: &str) -> Result<Value, Error> {
-    if field != MAX_EXECUTION_TIMEOUT_FIELD {
-        let near = strsim::jaro_winkler(field, MAX_EXECUTION_TIMEOUT_FIELD) > 0.8;
-        let hint = if near { format!("; did you mean {MAX_EXECUTION_TIMEOUT_FIELD}?") } else { String::new() };
-        let field: String = field.chars().take(64).collect();
-        return Err(Error::invalid("update_mask", format_args!("update_mask names {field:?}; allowed is {MAX_EXECUTION_TIMEOUT_FIELD}{hint}")));
-    }
-    match values.max_workflow_execution_timeout_ms {
+    let millis = match field {
+        MAX_EXECUTION_TIMEOUT_FIELD => values.max_workflow_execution_timeout_ms,
+        MAX_CHAIN_TIMEOUT_FIELD => values.max_workflow_chain_timeout_ms,
+        _ => return Err(unknown(field)),
+    };
+    match millis {
         None => Ok(Value::Null),
-        Some(millis) => {
-            let checked = DurationMs::new(MAX_EXECUTION_TIMEOUT_FIELD, millis).map_err(|error| Error::invalid(MAX_EXECUTION_TIMEOUT_FIELD, error))?;
-            Ok(Value::from(checked.as_millis()))
-        }
+        Some(millis) => Ok(Value::from(DurationMs::new(field, millis).map_err(|error| Error::invalid(field, error))?.as_millis())),
     }
+}
+
+fn unknown(field: &str) -> Error {
+    let near = FIELDS.into_iter().map(|known| (strsim::jaro_winkler(field, known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let hint = near.filter(|(likeness, _)| *likeness > 0.8).map(|(_, known)| format!("; did you mean {known}?")).unwrap_or_default();
+    let field: String = field.chars().take(64).collect();
+    Error::invalid("update_mask", format_args!("update_mask names {field:?}; allowed are {}{hint}", FIELDS.join(", ")))
 }
 
 fn text(field: &str, text: &str, max_bytes: usize) -> Result<(), Error> {

@@ -20,8 +20,9 @@ use std::sync::Arc;
 type Answer = Result<Response, Failed>;
 type Shared = State<Arc<Edge>>;
 
-/// The only limit so far, as a field of the protocol and of the body.
-const TIMEOUT_CEILING: (&str, &str) = ("max_workflow_execution_timeout_ms", "max_workflow_execution_timeout_secs");
+/// The limits, as fields of the protocol and of the body.
+const LIMITS: [(&str, &str); 2] =
+    [("max_workflow_execution_timeout_ms", "max_workflow_execution_timeout_secs"), ("max_workflow_chain_timeout_ms", "max_workflow_chain_timeout_secs")];
 
 pub(super) async fn workers(State(edge): Shared, headers: HeaderMap, uri: Uri) -> Answer {
     Parameters::read(&uri)?.finish()?;
@@ -45,21 +46,23 @@ pub(super) async fn limits(State(edge): Shared, uri: Uri) -> Answer {
 }
 
 pub(super) async fn change_limits(State(edge): Shared, headers: HeaderMap, mut fields: Fields) -> Answer {
-    let (inner, outer) = TIMEOUT_CEILING;
-    let timeout = fields.seconds_or_null(outer)?;
+    // Absent = unchanged, null = removed.
+    let [execution, chain] = LIMITS.map(|(_, outer)| fields.seconds_or_null(outer));
+    let (execution, chain) = (execution?, chain?);
+    let named = LIMITS.into_iter().zip([execution, chain]).filter(|(_, value)| value.is_some());
     let request = v1::PatchFleetLimitsRequest {
-        // Absent = unchanged, null = removed.
-        update_mask: timeout.iter().map(|_| inner.to_owned()).collect(),
-        limits: Some(v1::FleetLimits { max_workflow_execution_timeout_ms: timeout.flatten() }),
+        update_mask: named.map(|((inner, _), _)| inner.to_owned()).collect(),
+        limits: Some(v1::FleetLimits { max_workflow_execution_timeout_ms: execution.flatten(), max_workflow_chain_timeout_ms: chain.flatten() }),
         wait_ms: fields.wait("wait_secs", LONGEST_WAIT)?,
         actor: paths::actor(&headers)?,
         reason: fields.text("reason")?,
     };
     fields.finish()?;
-    if timeout.is_none() {
-        return Err(Error::invalid(outer, format!("nothing is to be changed; allowed is {outer}, a number of seconds or null")).into());
+    if request.update_mask.is_empty() {
+        let [(_, execution), (_, chain)] = LIMITS;
+        return Err(Error::invalid(execution, format!("nothing is to be changed; allowed are {execution} and {chain}, numbers of seconds or null")).into());
     }
     let reply = api::patch_fleet_limits::patch_fleet_limits(&edge, request, edge.deadline()).await;
-    let reply = reply.map_err(|error| fail::renamed(error, &[TIMEOUT_CEILING]))?;
+    let reply = reply.map_err(|error| fail::renamed(error, &LIMITS))?;
     Ok(show::json(StatusCode::OK, &ChangedLimitsJson::from(reply)))
 }

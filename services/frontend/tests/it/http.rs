@@ -274,7 +274,10 @@ async fn an_unavailable_fleet_answers_503_with_when_to_try_again() {
 async fn operators_read_and_change_limits_and_see_the_fleet() {
     let fleet = Fleet::start().await;
     let limits = get(&fleet, "/admin/limits").await;
-    assert_eq!(limits.body, json!({"limits": {"max_workflow_execution_timeout_secs": 3600}, "version": {"generation": 1, "number": 4}}));
+    assert_eq!(
+        limits.body,
+        json!({"limits": {"max_workflow_execution_timeout_secs": 3600, "max_workflow_chain_timeout_secs": null}, "version": {"generation": 1, "number": 4}})
+    );
     let changed = call(&fleet, Method::PATCH, "/admin/limits", r#"{"max_workflow_execution_timeout_secs": null, "reason": "INC-1"}"#).await;
     assert_eq!((changed.status, &changed.body["pending"], &changed.body["acknowledged"]), (200, &json!([2]), &json!(3)));
     assert_eq!(fleet.config.patches.lock().unwrap()[0].update_mask, ["max_workflow_execution_timeout_ms"]);

@@ -22,7 +22,7 @@ pub struct Worker {
 pub fn hello() -> v1::Hello {
     v1::Hello {
         task_queues: vec!["default".into()],
-        workflow_types: vec![v1::WorkflowTypeInfo { name: "order".into(), execution_timeout_ms: 0 }],
+        workflow_types: vec![v1::WorkflowTypeInfo { name: "order".into(), ..v1::WorkflowTypeInfo::default() }],
         ..Default::default()
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::io::ErrorKind;
 
 /// Fields of the protocol, and the options that set them.
-const OPTIONS: [(&str, &str); 17] = [
+const OPTIONS: [(&str, &str); 18] = [
     ("namespace", "--namespace"),
     ("execution_id", "EXECUTION_ID"),
     ("workflow_type", "TYPE"),
@@ -24,6 +24,7 @@ const OPTIONS: [(&str, &str); 17] = [
     ("page_token", "--cursor"),
     ("from_event_id", "--from"),
     ("max_workflow_execution_timeout_ms", "--max-workflow-execution-timeout"),
+    ("max_workflow_chain_timeout_ms", "--max-workflow-chain-timeout"),
 ];
 
 /// Why a command failed.

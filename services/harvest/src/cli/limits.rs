@@ -34,8 +34,9 @@ impl Command {
 
 /// Prints limits for people.
 fn show(limits: Option<v1::FleetLimits>, version: Option<v1::ConfigVersion>) -> Result<(), CliError> {
-    let timeout = limits.and_then(|limits| limits.max_workflow_execution_timeout_ms);
-    let timeout = timeout.map_or_else(|| "none".to_owned(), |millis| humantime::format_duration(Duration::from_millis(millis)).to_string());
+    let limits = limits.unwrap_or_default();
+    let span = |millis: Option<u64>| millis.map_or_else(|| "none".to_owned(), |millis| humantime::format_duration(Duration::from_millis(millis)).to_string());
+    let (execution, chain) = (span(limits.max_workflow_execution_timeout_ms), span(limits.max_workflow_chain_timeout_ms));
     let version = version.map(|version| format!("{}.{}", version.generation, version.number)).unwrap_or_default();
-    output::fields([("Longest execution timeout", timeout), ("Version", version)])
+    output::fields([("Longest execution timeout", execution), ("Longest chain", chain), ("Version", version)])
 }

@@ -15,7 +15,7 @@ pub(super) async fn deliver_messages(api: &Api, call: DeliverMessagesCall) -> Re
     for message in call.messages {
         let mut message = harvest_wire::message::from_proto(message).map_err(malformed)?;
         if let MessageBody::StartChild { namespace, child, .. } = &mut message.body {
-            child.execution_timeout = child.execution_timeout.or_else(|| api.declared_timeout(namespace, &child.workflow_type));
+            child.execution_timeout = child.execution_timeout.or_else(|| api.declared(namespace, &child.workflow_type).execution_timeout);
         }
         let operation = Operation::Deliver { message: Box::new(message), key_looked_up: false };
         answers.push(shard.submit(operation).map_err(|refusal| api.error(shard_id, refusal))?);

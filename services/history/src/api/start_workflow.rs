@@ -13,13 +13,15 @@ pub(super) async fn start_workflow(api: &Api, call: StartWorkflowCall) -> Result
     let start = StartWorkflow::from_proto(request(call.request)?, &Limits::default()).map_err(malformed)?;
     let workflow_id = start.workflow_id.ok_or_else(|| Error::invalid("workflow_id", "workflow_id is missing: the frontend makes one up"))?;
     let key = BusinessKey { namespace: start.namespace, workflow_type: start.workflow_type, workflow_id };
+    let declared = api.declared(&key.namespace, &key.workflow_type);
     let operation = StartOperation {
         key: key.clone(),
         input: start.input,
         task_queue: start.task_queue,
         request_id: start.request_id,
-        execution_timeout: start.execution_timeout.or_else(|| api.declared_timeout(&key.namespace, &key.workflow_type)),
+        execution_timeout: start.execution_timeout.or(declared.execution_timeout),
         workflow_task_timeout: start.workflow_task_timeout,
+        chain_execution_timeout: declared.chain_execution_timeout,
         fail_on_conflict: start.conflict_policy == ConflictPolicy::Fail,
         eager_worker: start.eager_worker,
     };

@@ -295,6 +295,8 @@ impl Actor {
             request_id: start.request_id.clone(),
             execution_timeout: start.execution_timeout,
             workflow_task_timeout: start.workflow_task_timeout,
+            chain_execution_timeout: start.chain_execution_timeout,
+            chain_deadline: None,
             config_version: self.config.version,
         };
         let input = Input::Start { started: Box::new(started), carried: Carried::default() };

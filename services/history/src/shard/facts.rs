@@ -3,7 +3,7 @@
 use super::operation::BusinessKey;
 use harvest_ids::Timestamp;
 use harvest_runtime::metrics;
-use harvest_workflow_core::event::EventKind;
+use harvest_workflow_core::event::{EventKind, WorkflowTimeout};
 use harvest_workflow_core::record::{Control, Record, WorkflowTaskFailure};
 use harvest_workflow_core::state::Status;
 
@@ -12,6 +12,7 @@ use harvest_workflow_core::state::Status;
 pub(crate) enum Fact {
     Started,
     Closed(Status),
+    TimedOut(WorkflowTimeout),
     Signal,
     TimerStarted,
     Blocked,
@@ -27,11 +28,11 @@ pub(crate) fn of_records(records: &[Record], status: Status) -> Vec<Fact> {
                 EventKind::WorkflowStarted(_) => facts.push(Fact::Started),
                 EventKind::SignalReceived { .. } => facts.push(Fact::Signal),
                 EventKind::TimerStarted { .. } => facts.push(Fact::TimerStarted),
+                EventKind::WorkflowExecutionTimedOut { timeout } => facts.extend([Fact::Closed(status), Fact::TimedOut(*timeout)]),
                 EventKind::WorkflowCompleted { .. }
                 | EventKind::WorkflowFailed { .. }
                 | EventKind::WorkflowCancelled { .. }
                 | EventKind::WorkflowTerminated { .. }
-                | EventKind::WorkflowExecutionTimedOut { .. }
                 | EventKind::WorkflowContinuedAsNew { .. } => facts.push(Fact::Closed(status)),
                 _ => {}
             },
@@ -53,11 +54,12 @@ pub(crate) fn count(fact: Fact, key: &BusinessKey, queue: &str, started_at: Time
             metrics::WORKFLOW_TERMINAL.add(1, [workflow, queue, &outcome]);
             metrics::WORKFLOW_DURATION.record_duration(now.since(started_at), [workflow, queue, &outcome]);
             match status {
-                Status::TimedOut => metrics::WORKFLOW_TIMEOUT.add(1, [workflow, queue]),
                 Status::ContinuedAsNew => metrics::WORKFLOW_CONTINUE_AS_NEW.add(1, [workflow]),
-                Status::Running | Status::Completed | Status::Failed | Status::Cancelled | Status::Terminated => {}
+                Status::Running | Status::TimedOut | Status::Completed | Status::Failed | Status::Cancelled | Status::Terminated => {}
             }
         }
+        Fact::TimedOut(WorkflowTimeout::Execution) => metrics::WORKFLOW_TIMEOUT.add(1, [workflow, queue]),
+        Fact::TimedOut(WorkflowTimeout::Chain) => metrics::WORKFLOW_CHAIN_TIMEOUT.add(1, [workflow, queue]),
         Fact::Signal => metrics::SIGNAL_RECEIVED.add(1, [workflow, queue]),
         Fact::TimerStarted => metrics::TIMER_STARTED.add(1, []),
         Fact::Blocked => metrics::WORKFLOW_NONDETERMINISTIC_BLOCK.add(1, [workflow, queue]),

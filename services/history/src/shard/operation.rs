@@ -139,6 +139,8 @@ pub struct StartOperation {
     pub request_id: Option<RequestId>,
     /// Execution timeout as asked for.
     pub execution_timeout: Option<DurationMs>,
+    /// Declared lifetime of the chain that it begins.
+    pub chain_execution_timeout: Option<DurationMs>,
     /// How long one workflow task may stay with a worker.
     pub workflow_task_timeout: DurationMs,
     /// An open run of the same key is an error.

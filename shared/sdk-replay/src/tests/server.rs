@@ -28,6 +28,8 @@ pub(super) fn started() -> WorkflowStarted {
         request_id: None,
         execution_timeout: None,
         workflow_task_timeout: DurationMs::from_millis_const(10_000),
+        chain_execution_timeout: None,
+        chain_deadline: None,
         config_version: (0, 0),
     }
 }

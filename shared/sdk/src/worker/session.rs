@@ -161,7 +161,13 @@ fn hello(worker: &WorkerShared, resume: &str) -> Hello {
         build_id: worker.config.build_id.clone(),
         sdk: SDK_VERSION.to_owned(),
         task_queues: worker.config.queues.clone(),
-        workflow_types: workflows.map(|it| WorkflowTypeInfo { name: it.name.to_owned(), execution_timeout_ms: millis(it.execution_timeout) }).collect(),
+        workflow_types: workflows
+            .map(|it| WorkflowTypeInfo {
+                name: it.name.to_owned(),
+                execution_timeout_ms: millis(it.execution_timeout),
+                chain_execution_timeout_ms: millis(it.chain_execution_timeout),
+            })
+            .collect(),
         activity_types: activities.map(|it| ActivityTypeInfo { name: it.name.to_owned(), options: declared(&it.options) }).collect(),
         resume_worker_id: resume.to_owned(),
     }

@@ -163,6 +163,8 @@ impl Engine {
                         request_id: None,
                         execution_timeout: child.execution_timeout,
                         workflow_task_timeout: *workflow_task_timeout,
+                        chain_execution_timeout: None,
+                        chain_deadline: None,
                         config_version: (0, 0),
                     },
                     Carried::default(),

@@ -186,6 +186,8 @@ impl WorkflowService for Services {
                     request_id: RequestId::new(&it.request_id).ok(),
                     execution_timeout: it.execution_timeout_ms.map(|millis| DurationMs::new("t", millis).unwrap()),
                     workflow_task_timeout: DurationMs::from_millis_const(10_000),
+                    chain_execution_timeout: None,
+                    chain_deadline: None,
                     config_version: (0, 0),
                 };
                 engine.start(started, Carried::default())

@@ -89,6 +89,8 @@ fn started(it: v1::WorkflowStarted) -> Result<WorkflowStarted, WireError> {
         request_id: optional_name("request_id", it.request_id)?,
         execution_timeout: span_or_none("execution_timeout_ms", it.execution_timeout_ms)?,
         workflow_task_timeout: span("workflow_task_timeout_ms", it.workflow_task_timeout_ms)?,
+        chain_execution_timeout: span_or_none("chain_execution_timeout_ms", it.chain_execution_timeout_ms)?,
+        chain_deadline: it.chain_deadline_ms.map(Timestamp::from_millis),
         config_version: (it.config_generation, it.config_number),
     })
 }

@@ -99,6 +99,8 @@ fn started(it: &WorkflowStarted) -> v1::WorkflowStarted {
         request_id: text_or_empty(it.request_id.as_ref()),
         execution_timeout_ms: millis_or_zero(it.execution_timeout),
         workflow_task_timeout_ms: it.workflow_task_timeout.as_millis(),
+        chain_execution_timeout_ms: millis_or_zero(it.chain_execution_timeout),
+        chain_deadline_ms: it.chain_deadline.map(harvest_ids::Timestamp::as_millis),
         config_generation: it.config_version.0,
         config_number: it.config_version.1,
     }

@@ -22,7 +22,7 @@ macro_rules! same {
         }
     )+ };
 }
-same!(String, u32, u64, bool, Vec<u64>, Vec<String>);
+same!(String, u32, u64, i64, bool, Vec<u64>, Vec<String>);
 
 impl<P, J: Json<P>> Json<Option<P>> for Option<J> {
     fn from_proto(value: Option<P>) -> Self {
@@ -133,7 +133,7 @@ mirror! {
     WorkflowStarted {
         namespace: String, workflow_type: String, workflow_id: String, execution_id: String, first_execution_id: String, continued_from: String,
         parent: Option<Parent>, task_queue: String, input: Option<PayloadJson>, request_id: String, execution_timeout_ms: u64,
-        workflow_task_timeout_ms: u64, config_generation: u64, config_number: u64,
+        workflow_task_timeout_ms: u64, config_generation: u64, config_number: u64, chain_execution_timeout_ms: u64, chain_deadline_ms: Option<i64>,
     }
     WorkflowTaskCompleted { worker_id: String, build_id: String, sdk: String, seen_event_id: u64, consumed_signal_event_ids: Vec<u64> }
     WorkflowCompleted { output: Option<PayloadJson> }

@@ -18,6 +18,13 @@ pub(super) fn start(emitter: &mut Emitter<'_>, started: &WorkflowStarted, carrie
     if let (Some(asked), Some(most)) = (started.execution_timeout, emitter.limits.max_workflow_execution_timeout) {
         started.execution_timeout = Some(asked.min(most));
     }
+    if started.continued_from.is_none() && started.parent.is_none() {
+        // The ceiling is the default too: no chain outlives it, also none that declares nothing. A child is no chain of its own, and a
+        // successor goes on under its chain's deadline.
+        let ceiling = emitter.limits.max_workflow_chain_timeout;
+        started.chain_execution_timeout = started.chain_execution_timeout.into_iter().chain(ceiling).min();
+        started.chain_deadline = started.chain_execution_timeout.map(|span| emitter.at.plus(span));
+    }
     emitter.event(EventKind::WorkflowStarted(Box::new(started)));
     for (request_id, at) in &carried.request_ids {
         emitter.control(Control::RequestSeen { at: *at, request_id: request_id.clone() });

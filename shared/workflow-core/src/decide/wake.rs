@@ -30,6 +30,7 @@ pub(super) fn wake(emitter: &mut Emitter<'_>) -> Reply {
             Deadline::Activity(id, what) => activity_due(emitter, id, what),
             Deadline::Timer(started) => timer_due(emitter, started),
             Deadline::Execution => close(emitter, EventKind::WorkflowExecutionTimedOut { timeout: WorkflowTimeout::Execution }),
+            Deadline::Chain => close(emitter, EventKind::WorkflowExecutionTimedOut { timeout: WorkflowTimeout::Chain }),
         }
     }
     Reply::Done

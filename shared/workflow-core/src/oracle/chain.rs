@@ -48,6 +48,8 @@ fn check_link(previous: &[Record], next: &[Record]) -> Verdict {
         _ => return Err("the predecessor did not continue as new".to_owned()),
     }
     rule(after.continued_from == Some(before.execution_id), || "the successor names another predecessor".to_owned())?;
+    let kept = (before.chain_execution_timeout, before.chain_deadline) == (after.chain_execution_timeout, after.chain_deadline);
+    rule(kept, || "a chain keeps its deadline".to_owned())?;
     let same = (&before.namespace, &before.workflow_id, before.first_execution_id, &before.parent)
         == (&after.namespace, &after.workflow_id, after.first_execution_id, &after.parent);
     rule(same, || "a chain keeps its namespace, workflow id, first run and parent".to_owned())?;

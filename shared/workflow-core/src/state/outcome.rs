@@ -96,6 +96,7 @@ impl Outcome {
             Self::TimedOut { timeout: WorkflowTimeout::Execution } => {
                 ChildOutcome::Failed(Failure::engine("ChildTimedOut", "the child's execution timeout passed"))
             }
+            Self::TimedOut { timeout: WorkflowTimeout::Chain } => ChildOutcome::Failed(Failure::engine("ChildTimedOut", "the time of the child's chain is up")),
             Self::ContinuedAsNew { .. } => return None,
         })
     }

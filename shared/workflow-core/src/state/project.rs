@@ -18,14 +18,17 @@ pub enum Deadline {
     Timer(EventId),
     /// The run times out.
     Execution,
+    /// The chain times out.
+    Chain,
 }
 
 impl Deadline {
-    /// The place among deadlines of the same instant: by event, the end of the run last.
+    /// The place among deadlines of the same instant: by event, the end of the chain and of the run last.
     pub(crate) fn rank(&self) -> EventId {
         match self {
             Self::WorkflowTask => EventId(0),
             Self::Activity(id, _) | Self::Timer(id) => *id,
+            Self::Chain => EventId(u64::MAX - 1),
             Self::Execution => EventId(u64::MAX),
         }
     }
@@ -50,10 +53,11 @@ impl State {
     pub fn deadlines(&self) -> impl Iterator<Item = (Timestamp, Deadline)> {
         let started = self.started.as_deref().filter(|_| self.closed.is_none());
         let execution = started.and_then(|started| started.execution_timeout).map(|span| (self.started_at.plus(span), Deadline::Execution));
+        let chain = started.and_then(|started| started.chain_deadline).map(|at| (at, Deadline::Chain));
         let task = started.and_then(|started| self.deciding.task.deadline(started.workflow_task_timeout)).map(|at| (at, Deadline::WorkflowTask));
         let activities = self.activities.iter().filter_map(|(id, activity)| activity.deadline().map(|(at, what)| (at, Deadline::Activity(*id, what))));
         let timers = self.timers.iter().map(|(id, timer)| (timer.deadline, Deadline::Timer(*id)));
-        execution.into_iter().chain(task).chain(activities).chain(timers)
+        execution.into_iter().chain(chain).chain(task).chain(activities).chain(timers)
     }
 
     /// The run's earliest deadline of any kind.

@@ -6,7 +6,6 @@ use harvest_workflow_core::command::Command;
 use harvest_workflow_core::decision::{Decision, Reject, Reply};
 use harvest_workflow_core::event::EventKind;
 use harvest_workflow_core::input::*;
-use harvest_workflow_core::oracle::check_chain;
 use harvest_workflow_core::payload::Failure;
 use harvest_workflow_core::projection::TaskKey;
 use harvest_workflow_core::retry::RetryPolicy;
@@ -22,15 +21,6 @@ fn decide_during(run: &mut Run, meanwhile: Input, commands: Vec<Command>) -> Dec
 
 fn cancel() -> Input {
     Input::RequestCancel { reason: "changed my mind".into(), request_id: None }
-}
-
-fn follow(run: &Run, decision: &Decision) -> Run {
-    let successor = decision.successor.as_ref().unwrap();
-    let mut next = Run::new();
-    next.now = run.now;
-    next.ok(Input::Start { started: Box::new(successor.started.clone()), carried: successor.carried.clone() });
-    check_chain(&[&run.log, &next.log]).unwrap();
-    next
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::support::*;
 use harvest_ids::*;
 use harvest_workflow_core::command::Command;
 use harvest_workflow_core::decision::{Reject, Reply};
-use harvest_workflow_core::event::{EventKind, WorkflowTimeout};
+use harvest_workflow_core::event::{EventKind, Parent, WorkflowTimeout};
 use harvest_workflow_core::input::Input;
 use harvest_workflow_core::state::Status;
 
@@ -121,6 +121,56 @@ fn a_run_ends_at_its_execution_timeout_after_what_was_due_before_it() {
     assert!(matches!(events(&decision)[..], [EventKind::TimerFired { .. }, EventKind::WorkflowExecutionTimedOut { timeout: WorkflowTimeout::Execution }]));
     assert_eq!(run.state.status(), Status::TimedOut);
     assert_eq!((run.projection().due_at, run.projection().tasks.len()), (None, 0));
+}
+
+#[test]
+fn the_deadline_of_a_chain_is_counted_from_its_first_run_and_handed_on_unchanged() {
+    let mut start = started("order-1");
+    start.chain_execution_timeout = Some(ms(5_000));
+    start.execution_timeout = Some(ms(4_000));
+    let mut run = Run::started_with(start);
+    let began = run.now;
+    let deadline = Timestamp::from_millis(began + 5_000);
+    for _ in 0..3 {
+        run.now += 1_000;
+        let token = run.take();
+        let completion = run.completion(token, vec![Command::ContinueAsNew { input: payload("2"), workflow_type: None, task_queue: None }]);
+        let decision = run.ok(Input::CompleteWorkflowTask(Box::new(completion)));
+        run = follow(&run, &decision);
+        let started = run.state.started().unwrap();
+        assert_eq!((started.chain_execution_timeout, started.chain_deadline), (Some(ms(5_000)), Some(deadline)));
+    }
+    assert_eq!(run.projection().due_at, Some(deadline), "the run's own limit was counted anew");
+    let decision = run.wake_at_due();
+    assert!(matches!(events(&decision)[..], [EventKind::WorkflowExecutionTimedOut { timeout: WorkflowTimeout::Chain }]));
+    assert_eq!((run.state.status(), run.now), (Status::TimedOut, began + 5_000));
+}
+
+#[test]
+fn the_ceiling_of_chains_is_their_default_but_a_child_is_none() {
+    for (asked, ceiling, effective) in [
+        (Some(ms(10_000)), Some(ms(500)), Some(ms(500))),
+        (Some(ms(100)), Some(ms(500)), Some(ms(100))),
+        (None, Some(ms(500)), Some(ms(500))),
+        (Some(ms(100)), None, Some(ms(100))),
+        (None, None, None),
+    ] {
+        let mut run = Run::new();
+        run.limits.max_workflow_chain_timeout = ceiling;
+        let mut start = started("order-1");
+        start.chain_execution_timeout = asked;
+        run.ok(Input::Start { started: Box::new(start.clone()), carried: Default::default() });
+        let of = |run: &Run| run.state.started().map(|started| (started.chain_execution_timeout, started.chain_deadline)).unwrap();
+        let deadline = effective.map(|span| Timestamp::from_millis(run.now).plus(span));
+        assert_eq!(of(&run), (effective, deadline));
+
+        let mut child = Run::new();
+        child.limits.max_workflow_chain_timeout = ceiling;
+        start.chain_execution_timeout = None;
+        start.parent = Some(Parent { execution_id: start.execution_id, initiated: EventId(3), detached: false });
+        child.ok(Input::Start { started: Box::new(start), carried: Default::default() });
+        assert_eq!(of(&child), (None, None));
+    }
 }
 
 #[test]

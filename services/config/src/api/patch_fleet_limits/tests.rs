@@ -55,7 +55,7 @@ impl World {
     async fn patch(&mut self, millis: Option<u64>, wait_ms: u64) -> Result<PatchFleetLimitsResponse, Error> {
         let request = PatchFleetLimitsRequest {
             update_mask: vec![MAX_EXECUTION_TIMEOUT_FIELD.to_owned()],
-            limits: Some(FleetLimits { max_workflow_execution_timeout_ms: millis }),
+            limits: Some(FleetLimits { max_workflow_execution_timeout_ms: millis, ..FleetLimits::default() }),
             wait_ms: Some(wait_ms),
             actor: "ops".to_owned(),
             reason: "test".to_owned(),
@@ -120,7 +120,7 @@ async fn a_change_reaches_subscribers_and_waits_for_every_shards_present_owner()
 async fn bad_requests_name_the_field_and_store_nothing() {
     let mut world = World::start().await;
     let good = PatchFleetLimitsRequest { update_mask: vec![MAX_EXECUTION_TIMEOUT_FIELD.to_owned()], wait_ms: Some(0), ..Default::default() };
-    let with = |millis| Some(FleetLimits { max_workflow_execution_timeout_ms: Some(millis) });
+    let with = |millis| Some(FleetLimits { max_workflow_execution_timeout_ms: Some(millis), ..FleetLimits::default() });
     let cases = [
         (PatchFleetLimitsRequest { update_mask: vec![], ..good.clone() }, "update_mask", "at least one"),
         (PatchFleetLimitsRequest { update_mask: vec!["max_workflow_execution_timeout".to_owned()], ..good.clone() }, "update_mask", "did you mean"),
@@ -148,7 +148,7 @@ async fn changes_at_the_same_time_all_happen_one_after_the_other() {
             let mut client = world.client.clone();
             let request = PatchFleetLimitsRequest {
                 update_mask: vec![MAX_EXECUTION_TIMEOUT_FIELD.to_owned()],
-                limits: Some(FleetLimits { max_workflow_execution_timeout_ms: Some(millis) }),
+                limits: Some(FleetLimits { max_workflow_execution_timeout_ms: Some(millis), ..FleetLimits::default() }),
                 wait_ms: Some(0),
                 ..Default::default()
             };
@@ -171,7 +171,7 @@ async fn a_workers_types_and_queues_reach_every_process_and_it_is_listed_until_i
     let hello = Hello {
         identity: "host:1".to_owned(),
         task_queues: vec!["orders".to_owned()],
-        workflow_types: vec![WorkflowTypeInfo { name: "order".to_owned(), execution_timeout_ms: 5_000 }],
+        workflow_types: vec![WorkflowTypeInfo { name: "order".to_owned(), execution_timeout_ms: 5_000, ..WorkflowTypeInfo::default() }],
         ..Hello::default()
     };
     let session = WorkerSession { worker_id: "w1".to_owned(), hello: Some(hello) };

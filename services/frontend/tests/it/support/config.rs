@@ -23,7 +23,7 @@ impl FakeConfig {
         let hello = v1::Hello {
             namespace: "default".into(),
             task_queues: vec![queue.into()],
-            workflow_types: vec![v1::WorkflowTypeInfo { name: workflow_type.into(), execution_timeout_ms: 0 }],
+            workflow_types: vec![v1::WorkflowTypeInfo { name: workflow_type.into(), ..v1::WorkflowTypeInfo::default() }],
             ..Default::default()
         };
         self.sessions.lock().unwrap().push(WorkerSession { worker_id: "worker-0".into(), hello: Some(hello) });
@@ -42,7 +42,7 @@ impl ConfigService for FakeConfig {
             .iter()
             .flat_map(|hello| hello.task_queues.iter().map(|queue| ServedQueue { namespace: hello.namespace.clone(), task_queue: queue.clone() }))
             .collect();
-        let limits = Some(v1::FleetLimits { max_workflow_execution_timeout_ms: Some(3_600_000) });
+        let limits = Some(v1::FleetLimits { max_workflow_execution_timeout_ms: Some(3_600_000), ..v1::FleetLimits::default() });
         let version = Some(v1::ConfigVersion { generation: 1, number: 4 });
         Ok(Response::new(ConfigSnapshot { version, limits, workflow_types, served_queues, ..ConfigSnapshot::default() }))
     }

@@ -13,8 +13,11 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 pub struct Set {
     /// Ceiling of a specified execution timeout, e.g. 24h; `none` removes it.
+    #[arg(long, value_name = "SPAN", value_parser = span_or_none, required_unless_present = "max_workflow_chain_timeout")]
+    max_workflow_execution_timeout: Option<SpanOrNone>,
+    /// Ceiling of a chain's lifetime, which is also that of chains whose type declares none, e.g. 30d; `none` removes it.
     #[arg(long, value_name = "SPAN", value_parser = span_or_none)]
-    max_workflow_execution_timeout: SpanOrNone,
+    max_workflow_chain_timeout: Option<SpanOrNone>,
     /// How long to wait for acknowledgements, at most 10s.
     #[arg(long, value_name = "SPAN", value_parser = wait, default_value = "2s")]
     wait: Duration,
@@ -43,10 +46,12 @@ fn wait(text: &str) -> Result<Duration, String> {
 
 impl Set {
     pub(super) async fn run(self, fleet: &Connection) -> Result<(), CliError> {
-        let SpanOrNone(timeout) = self.max_workflow_execution_timeout;
+        let (execution, chain) = (self.max_workflow_execution_timeout, self.max_workflow_chain_timeout);
+        let named = [(execution, "max_workflow_execution_timeout_ms"), (chain, "max_workflow_chain_timeout_ms")];
+        let millis = |given: Option<SpanOrNone>| given.and_then(|SpanOrNone(span)| span).map(input::millis);
         let request = v1::PatchFleetLimitsRequest {
-            update_mask: vec!["max_workflow_execution_timeout_ms".to_owned()],
-            limits: Some(v1::FleetLimits { max_workflow_execution_timeout_ms: timeout.map(input::millis) }),
+            update_mask: named.into_iter().filter(|(given, _)| given.is_some()).map(|(_, field)| field.to_owned()).collect(),
+            limits: Some(v1::FleetLimits { max_workflow_execution_timeout_ms: millis(execution), max_workflow_chain_timeout_ms: millis(chain) }),
             wait_ms: Some(input::millis(self.wait)),
             actor: self.actor,
             reason: self.reason,

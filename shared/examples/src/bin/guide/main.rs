@@ -23,7 +23,7 @@ async fn main() -> anyhow::Result<()> {
         .workflows(workflows![cancellation::rental, queries::delivery, versions::invoice])
         .activities(activities![activities::charge, activities::import, timers::ask_supplier, cancellation::book, cancellation::give_back])
         .activities(activities![versions::tax, versions::tax_by_country])
-        .workflows(workflows![retries::send_parcel, timeouts::pay_in_time])
+        .workflows(workflows![retries::send_parcel, timeouts::pay_in_time, timeouts::incremental_sync])
         .activities(activities![retries::book_parcel, timeouts::call_payment_api])
         .history_continue_as_new_threshold(20)
         .worker(retries::with_floor(WorkerConfig::default().with_addresses([address])))

@@ -20,3 +20,11 @@ pub async fn pay_in_time(ctx: &WorkflowContext, cents: u64) -> Result<String, Ha
         other => other,
     }
 }
+
+/// Goes on for a week, one short run after the other.
+#[workflow(execution_timeout = "1h", chain_execution_timeout = "7d")]
+pub async fn incremental_sync(ctx: &WorkflowContext, cursor: u64) -> Result<u64, HarvestError> {
+    ctx.timer("pause", Duration::from_secs(60)).await?;
+    ctx.continue_as_new(cursor + 1).await?;
+    Ok(cursor)
+}

@@ -60,6 +60,8 @@ impl Bench {
             request_id: None,
             execution_timeout: timeout,
             workflow_task_timeout: DurationMs::from_millis_const(10_000),
+            chain_execution_timeout: None,
+            chain_deadline: None,
             config_version: (0, 0),
         });
         bench.input(Input::Start { started, carried: Carried::default() }).unwrap();

@@ -65,6 +65,8 @@ pub fn started(id: &str) -> WorkflowStarted {
         request_id: Some(request(0)),
         execution_timeout: None,
         workflow_task_timeout: ms(10_000),
+        chain_execution_timeout: None,
+        chain_deadline: None,
         config_version: (1, 1),
     }
 }
@@ -314,4 +316,14 @@ pub fn controls(decision: &Decision) -> Vec<&Control> {
         Record::Control(control) => Some(control),
     };
     decision.records.iter().filter_map(control).collect()
+}
+
+/// The next run of the chain, as `decision` made it.
+pub fn follow(run: &Run, decision: &Decision) -> Run {
+    let successor = decision.successor.as_ref().unwrap();
+    let mut next = Run::new();
+    next.now = run.now;
+    next.ok(Input::Start { started: Box::new(successor.started.clone()), carried: successor.carried.clone() });
+    oracle::check_chain(&[&run.log, &next.log]).unwrap();
+    next
 }

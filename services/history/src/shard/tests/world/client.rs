@@ -48,6 +48,7 @@ async fn start_run(world: &Arc<World>, key: &BusinessKey, request: &str) -> Opti
         request_id: Some(RequestId::new(request).unwrap()),
         execution_timeout: world.dice.one_in(6).then(|| DurationMs::new("timeout", 1_000 + world.dice.below(20_000)).unwrap()),
         workflow_task_timeout: DurationMs::from_millis_const(10_000),
+        chain_execution_timeout: world.dice.one_in(6).then(|| DurationMs::new("timeout", 1_000 + world.dice.below(20_000)).unwrap()),
         fail_on_conflict: world.dice.one_in(2),
         eager_worker: session.as_ref().map(|session| session.id().clone()),
     };
