@@ -31,7 +31,7 @@ impl Machine {
 
     /// The code wants an activity.
     pub fn schedule_activity(&mut self, activity: ScheduleActivity) -> Handle {
-        self.ask_item(ItemKind::Activity, Command::ScheduleActivity(activity))
+        self.ask_item(ItemKind::Activity, Command::ScheduleActivity(Box::new(activity)))
     }
 
     /// The code wants a child run. A detached one is never resolved: do not wait for it.

@@ -269,7 +269,7 @@ fn a_command() -> impl Strategy<Value = Command> {
         },
     );
     prop_oneof![
-        schedule.prop_map(Command::ScheduleActivity),
+        schedule.prop_map(|schedule| Command::ScheduleActivity(Box::new(schedule))),
         event_id().prop_map(|activity_id| Command::CancelActivity { activity_id }),
         (timer_name(), span()).prop_map(|(timer_id, duration)| Command::StartTimer { timer_id, duration }),
         event_id().prop_map(|started| Command::CancelTimer { started }),

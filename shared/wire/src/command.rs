@@ -67,7 +67,7 @@ pub fn from_proto(command: v1::Command) -> Result<Command, WireError> {
         return Err(WireError::Garbage { field: "kind".into(), problem: "the command's variant is missing or newer than this program".into() });
     };
     Ok(match kind {
-        Kind::ScheduleActivity(it) => Command::ScheduleActivity(schedule(it)?),
+        Kind::ScheduleActivity(it) => Command::ScheduleActivity(Box::new(schedule(it)?)),
         Kind::CancelActivity(it) => Command::CancelActivity { activity_id: EventId(it.activity_id) },
         Kind::StartTimer(it) => Command::StartTimer { timer_id: name("timer_id", it.timer_id)?, duration: span("duration_ms", it.duration_ms)? },
         Kind::CancelTimer(it) => Command::CancelTimer { started: EventId(it.started_event_id) },

@@ -12,7 +12,7 @@ use harvest_ids::{ActivityId, ActivityType, DurationMs, EventId, TaskQueue, Time
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     /// Run an activity.
-    ScheduleActivity(ScheduleActivity),
+    ScheduleActivity(Box<ScheduleActivity>),
     /// Ask a scheduled activity to stop.
     CancelActivity {
         /// The activity, by the event that scheduled it.

@@ -25,7 +25,7 @@ fn with_options(change: impl FnOnce(&mut ActivityOptions)) -> (Run, ActivityId) 
     let mut run = Run::started();
     let mut schedule = activity(every(2, 1_000));
     change(&mut schedule.options);
-    let (id, _) = run.act(vec![Command::ScheduleActivity(schedule)]);
+    let (id, _) = run.act(vec![Command::ScheduleActivity(Box::new(schedule))]);
     (run, id)
 }
 
@@ -223,7 +223,7 @@ fn what_the_call_site_leaves_open_comes_from_the_registered_attribute_then_from_
             run.activity_types.insert(ActivityType::new("charge").unwrap(), registered);
         }
         let schedule = ScheduleActivity { options: call, attribute, floor: of(9, Some("floor"), Some(900)), ..activity(RetryPolicy::default()) };
-        run.act(vec![Command::ScheduleActivity(schedule)]);
+        run.act(vec![Command::ScheduleActivity(Box::new(schedule))]);
         match run.last_event() {
             EventKind::ActivityScheduled(spec) => (spec.retry.max_attempts, spec.task_queue.to_string(), spec.start_to_close, spec.heartbeat_timeout),
             other => panic!("{other:?}"),
@@ -418,7 +418,7 @@ fn a_decision_schedules_nothing_beyond_the_bounds() {
     let input = run.completion(token.clone(), vec![schedule(1), schedule(1)]);
     assert_eq!(run.refused(Input::CompleteWorkflowTask(Box::new(input))), Reject::Limit { limit: "max_open_items", found: 2, allowed: 1 });
     for policy in [RetryPolicy { max_attempts: 0, ..RetryPolicy::default() }, RetryPolicy { backoff_coefficient: f64::NAN, ..RetryPolicy::default() }] {
-        let input = run.completion(token.clone(), vec![timer(1), Command::ScheduleActivity(activity(policy))]);
+        let input = run.completion(token.clone(), vec![timer(1), Command::ScheduleActivity(Box::new(activity(policy)))]);
         assert!(matches!(run.refused(Input::CompleteWorkflowTask(Box::new(input))), Reject::BadCommand { index: 1, .. }));
     }
 }

@@ -238,7 +238,7 @@ fn an_oversized_output_fails_the_run_instead_of_coming_back_for_ever() {
         (Command::CompleteWorkflow { output: large(11) }, "the output"),
         (Command::ContinueAsNew { input: large(11), workflow_type: None, task_queue: None }, "the input of the next run"),
         (Command::RecordMarker { name: "m".into(), details: Some(large(11)) }, "marker m"),
-        (Command::ScheduleActivity(schedule), "the input of activity charge"),
+        (Command::ScheduleActivity(Box::new(schedule)), "the input of activity charge"),
     ];
     for (command, what) in offenders {
         let mut run = Run::started();

@@ -13,7 +13,7 @@ use harvest_workflow_core::retry::RetryPolicy;
 fn sample() -> Vec<Record> {
     let mut run = Run::started();
     run.signal("go", Some(request(1)));
-    let retried = Command::ScheduleActivity(activity(RetryPolicy::fixed(2, ms(100))));
+    let retried = Command::ScheduleActivity(Box::new(activity(RetryPolicy::fixed(2, ms(100)))));
     let token = run.take();
     let activity_id = EventId(run.state.last_event_id().0 + 2);
     let completion = CompleteWorkflowTask { consumed_signals: vec![EventId(2)], ..run.completion(token, vec![retried, timer(5_000), child("c", false)]) };

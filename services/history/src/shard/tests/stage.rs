@@ -246,13 +246,13 @@ pub(super) fn done(text: &str) -> ActivityOutcome {
 
 pub(super) fn activity(attempts: u32) -> Command {
     let retry = RetryPolicy { jitter: Jitter::None, ..RetryPolicy::fixed(attempts, DurationMs::from_millis_const(100)) };
-    Command::ScheduleActivity(ScheduleActivity {
+    Command::ScheduleActivity(Box::new(ScheduleActivity {
         activity_type: ActivityType::new("charge").unwrap(),
         input: Payload::null(),
         options: ActivityOptions { retry: Some(retry), ..ActivityOptions::default() },
         attribute: ActivityOptions::default(),
         floor: ActivityOptions::default(),
-    })
+    }))
 }
 
 pub(super) fn finish() -> Command {

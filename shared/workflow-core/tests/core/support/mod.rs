@@ -82,7 +82,7 @@ pub fn activity(retry: RetryPolicy) -> ScheduleActivity {
 }
 
 pub fn schedule(attempts: u32) -> Command {
-    Command::ScheduleActivity(activity(RetryPolicy::fixed(attempts, ms(1_000))))
+    Command::ScheduleActivity(Box::new(activity(RetryPolicy::fixed(attempts, ms(1_000)))))
 }
 
 pub fn timer(millis: u64) -> Command {

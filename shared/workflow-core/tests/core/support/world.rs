@@ -394,7 +394,7 @@ impl World {
                 schedule.options.schedule_to_start = schedule_to_start.then(|| ms(9_000));
                 schedule.options.schedule_to_close = schedule_to_close.then(|| ms(11_000));
                 schedule.options.heartbeat_timeout = heartbeat.then(|| ms(1_500));
-                Command::ScheduleActivity(schedule)
+                Command::ScheduleActivity(Box::new(schedule))
             }
             Want::CancelActivity { pick } => pick_from(self.started_by(|kind| matches!(kind, EventKind::ActivityScheduled(_))), *pick)
                 .map_or_else(|| timer(1), |activity_id| Command::CancelActivity { activity_id }),
