@@ -35,7 +35,7 @@ bench_command() {
   for arg in "$@"; do
     case $arg in
       -h | --help)
-        bench_profile
+        [ -x "$TARGET/${HARVEST_BENCH_PROFILE:-release}/harvest" ] || bench_profile
         exec "$TARGET/${HARVEST_BENCH_PROFILE:-release}/harvest" bench --help
         ;;
     esac
@@ -43,6 +43,8 @@ bench_command() {
   need_postgres
   need_redis
   bench_profile
+  # Before anything of an earlier benchmark is removed.
+  HARVEST_BENCH_POSTGRES_URL=- HARVEST_BENCH_REDIS_URL=- "$TARGET/${HARVEST_BENCH_PROFILE:-release}/harvest" bench --check "$@" || exit
   take_lock bench
   trap bench_cleanup EXIT
   trap 'exit 130' INT TERM

@@ -182,7 +182,7 @@ mutants_cleanup() {
 }
 
 mutants_command() {
-  local files file failed='' began seeds=4
+  local files file failed='' began seeds=4 numbers=''
   while [ $# -gt 0 ]; do
     case $1 in
       -h | --help)
@@ -198,10 +198,14 @@ mutants_command() {
         mutants_usage >&2
         die "unknown option of mutants: $1"
         ;;
-      *) break ;;
+      *)
+        numbers="$numbers $1"
+        shift
+        ;;
     esac
   done
-  files=$(mutants_chosen "$@") || exit 2
+  # shellcheck disable=SC2086 # one word a number
+  files=$(mutants_chosen $numbers) || exit 2
   MUTANTS_HOME=$STATE/mutants
   MUTANTS_TREE=$MUTANTS_HOME/tree
   need_rust

@@ -41,7 +41,8 @@ sim_command() {
         ;;
     esac
     case ${2:-} in
-      '' | *[!0-9]*) die "$1 needs a number" ;;
+      '' | *[!0-9]*) die "$1 needs a whole number" ;;
+      0) [ "$1" = --seed ] || [ "$1" = --from ] || die "$1 needs at least 1" ;;
     esac
     export "$variable=$2"
     shift 2

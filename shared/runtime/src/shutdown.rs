@@ -21,6 +21,18 @@ impl Shutdown {
     /// # Errors
     /// When the signal handlers cannot be installed.
     pub fn on_signals() -> std::io::Result<Self> {
+        Self::listening(true)
+    }
+
+    /// One that SIGTERM or SIGINT begins too; further signals change nothing. For a process that has others to end, and then ends at once.
+    ///
+    /// # Errors
+    /// When the signal handlers cannot be installed.
+    pub fn on_first_signal() -> std::io::Result<Self> {
+        Self::listening(false)
+    }
+
+    fn listening(second_ends: bool) -> std::io::Result<Self> {
         let shutdown = Self::new();
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let token = shutdown.token.clone();
@@ -30,7 +42,7 @@ impl Shutdown {
                     _ = terminate.recv() => "SIGTERM",
                     _ = interrupt.recv() => "SIGINT",
                 };
-                if count > 0 {
+                if count > 0 && second_ends {
                     tracing::warn!(signal = name, "second signal: ending at once");
                     std::process::exit(130);
                 }
@@ -79,5 +91,15 @@ mod tests {
         let shutdown = Shutdown::on_signals().unwrap();
         kill(Pid::this(), Signal::SIGTERM).unwrap();
         shutdown.begun().await;
+    }
+
+    #[tokio::test]
+    async fn a_process_with_others_to_end_is_not_ended_by_a_second_signal() {
+        let shutdown = Shutdown::on_first_signal().unwrap();
+        kill(Pid::this(), Signal::SIGINT).unwrap();
+        shutdown.begun().await;
+        let again = Shutdown::on_first_signal().unwrap();
+        kill(Pid::this(), Signal::SIGTERM).unwrap();
+        again.begun().await; // the first listener has had that signal too
     }
 }

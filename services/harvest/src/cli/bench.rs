@@ -28,7 +28,7 @@ use fleet::{Fleet, Plan};
 use harvest_ids::ShardId;
 use harvest_persistence::control::DirectoryStore as _;
 use harvest_persistence::postgres::{PgOptions, PgStore};
-use harvest_runtime::Shutdown;
+use harvest_runtime::{Clock, Shutdown};
 use load::Load;
 use probe::{Probe, Rates};
 use progress::Progress;
@@ -113,6 +113,11 @@ impl Workload {
     /// Whether history processes end in it.
     fn changes_owners(self) -> bool {
         matches!(self, Self::Takeover | Self::Handover)
+    }
+
+    /// Whether processes of the engine end in it on purpose.
+    fn ends_processes(self) -> bool {
+        self.changes_owners() || self == Self::Asleep
     }
 
     /// Whether it is done at each of the concurrencies, or says itself how many do it.
@@ -254,6 +259,9 @@ struct Options {
     /// Logs of the processes and the store file; emptied first.
     #[arg(long, default_value = ".harvest/bench")]
     folder: PathBuf,
+    /// Only look whether the arguments are right.
+    #[arg(long, hide = true)]
+    check: bool,
 }
 
 impl Bench {
@@ -262,11 +270,15 @@ impl Bench {
     /// # Errors
     /// When a process does not start, a run fails, or something cannot be measured.
     pub async fn run(self) -> anyhow::Result<()> {
-        let shutdown = Shutdown::on_signals()?;
         if let Some(Role::Worker { frontend, queue, record }) = self.role {
-            return code::work(&frontend, queue.as_deref(), record.as_deref(), shutdown).await;
+            return code::work(&frontend, queue.as_deref(), record.as_deref(), Shutdown::on_signals()?).await;
         }
         self.options.check()?;
+        if self.options.check {
+            return Ok(());
+        }
+        // A terminal's Ctrl-C comes together with what `./x bench` sends: the processes must be ended all the same.
+        let shutdown = Shutdown::on_first_signal()?;
         tokio::select! {
             done = self.options.measure() => done,
             () = shutdown.begun() => bail!("interrupted"),
@@ -313,7 +325,12 @@ impl Options {
         for &workload in &self.workload {
             let clients: &[u32] = if workload.varies() { &self.concurrency } else { &[1] };
             for &concurrency in clients {
-                let figures = self.one(workload, concurrency, &mut scene).await;
+                let processes = if workload.ends_processes() { Vec::new() } else { scene.fleet.processes() };
+                let clock = scene.probe.clock();
+                let figures = tokio::select! {
+                    figures = self.one(workload, concurrency, &mut scene) => figures,
+                    (role, pid) = death(&processes, &*clock) => Err(anyhow::anyhow!("the {role} (process {pid}) has ended or was killed")),
+                };
                 let figures = figures.with_context(|| format!("{} at concurrency {concurrency}; logs are in {}", workload.name(), self.folder.display()))?;
                 progress.suspend(|| report.add(figures))?;
             }
@@ -344,6 +361,16 @@ impl Options {
             Workload::Asleep => asleep::measure(scene, self.runs.unwrap_or(100_000), span).await,
             Workload::Storm => storm::measure(scene, self.runs.unwrap_or(50_000), self.clients).await,
             Workload::Soak => soak::measure(scene, self.minutes, self.concurrency.iter().copied().max().unwrap_or(1), self.closed_runs).await,
+        }
+    }
+}
+
+/// Returns when one of the processes is no more.
+async fn death(processes: &[(&'static str, u32)], clock: &impl Clock) -> (&'static str, u32) {
+    loop {
+        clock.sleep(Duration::from_millis(500)).await;
+        if let Some(gone) = processes.iter().find(|(_, pid)| cpu::has_ended(*pid)) {
+            return *gone;
         }
     }
 }

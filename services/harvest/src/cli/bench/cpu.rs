@@ -22,6 +22,14 @@ fn parse(line: &str) -> Option<Stat> {
     Some(Stat { parent: fields.get(1)?.parse().ok()?, own_ticks: ticks(14)? + ticks(15)?, ended_children_ticks: ticks(16)? + ticks(17)? })
 }
 
+/// Whether a process is no more, or ended and not yet reaped; false where nothing is known.
+pub fn has_ended(pid: u32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(line) => line.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Err(_) => std::path::Path::new("/proc/self/stat").exists(),
+    }
+}
+
 fn seconds(ticks: u64) -> f64 {
     // Exact far beyond any uptime: u32 holds 497 days of ticks.
     f64::from(u32::try_from(ticks).unwrap_or(u32::MAX)) / TICKS_PER_SECOND
@@ -66,6 +74,15 @@ pub fn parent_of(pid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ended_process_is_told_from_a_running_one() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        assert!(!has_ended(std::process::id()));
+        let pid = child.id();
+        child.wait().unwrap();
+        assert!(has_ended(pid), "it is reaped");
+    }
 
     #[test]
     fn a_name_with_brackets_and_blanks_does_not_shift_the_fields() {
