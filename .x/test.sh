@@ -42,7 +42,7 @@ soak_command() {
   export HARVEST_OUTAGE_SECS=${HARVEST_OUTAGE_SECS:-30} HARVEST_SEEDS=${HARVEST_SEEDS:-1000} HARVEST_SIM_SEEDS=${HARVEST_SIM_SEEDS:-1000}
   say "soak: $HARVEST_SOAK_RUNS purchases under $HARVEST_SOAK_KILLS kills and freezes, outages of $HARVEST_OUTAGE_SECS s, $HARVEST_SEEDS and $HARVEST_SIM_SEEDS seeds"
   cargo nextest --version >/dev/null 2>&1 || die "soak needs cargo-nextest: cargo install cargo-nextest --locked"
-  test_command --no-capture -E 'test(processes_die_and_freeze_at_random) | test(outages) | test(world)' "$@"
+  test_command --no-capture -E '(test(processes_die_and_freeze_at_random) | test(outages) | test(world)) - binary(ring_c)' "$@"
   say "soak: the simulated fleet"
   sim_command --optimised --seeds "$HARVEST_SIM_SEEDS"
 }

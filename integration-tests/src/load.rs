@@ -1,5 +1,6 @@
 //! A load of purchases and the check that each came out right.
 
+use crate::eventually::eventually;
 use crate::observer::Call;
 use crate::samples::{self, APPROVE, Purchase, receipt};
 use crate::world::{World, last_events};
@@ -78,8 +79,17 @@ impl Load {
     async fn carry_out(&self, world: &World, item: &str) -> anyhow::Result<()> {
         let input = Purchase { item: item.to_owned(), pause_ms: self.pause_ms };
         let options = StartOptions::new(item).request_id(format!("start-{item}"));
-        let handle = world.start_within(self.longest, &samples::purchase, options, input).await.context("start")?;
-        handle.signal_once(APPROVE, format!("approved {item}"), &format!("approve-{item}")).await.context("signal")?;
+        // An outage may be as long as a client's patience: both calls count once, however often they are made.
+        let handle = eventually("the start is taken", self.longest, || async {
+            let started = world.start_within(self.longest, &samples::purchase, options.clone(), input.clone()).await;
+            Ok(Some(started.context("start")?))
+        });
+        let handle = handle.await?;
+        let signalled = eventually("the signal is taken", self.longest, || async {
+            handle.signal_once(APPROVE, format!("approved {item}"), &format!("approve-{item}")).await.context("signal")?;
+            Ok(Some(()))
+        });
+        signalled.await?;
         let result = handle.result().await.context("result")?;
         anyhow::ensure!(result == receipt(item), "the result is {result:?}");
         self.ended.fetch_add(1, Ordering::Relaxed);

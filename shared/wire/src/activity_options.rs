@@ -24,16 +24,17 @@ pub fn to_proto(options: &ActivityOptions) -> Option<v1::ActivityOptions> {
 /// # Errors
 /// [`WireError`] naming the field within `field`.
 pub fn from_proto(field: &str, options: Option<v1::ActivityOptions>) -> Result<ActivityOptions, WireError> {
-    let it = options.unwrap_or_default();
-    let read = || -> Result<ActivityOptions, WireError> {
-        Ok(ActivityOptions {
-            task_queue: optional_name("task_queue", it.task_queue)?,
-            retry: it.retry.map(|policy| retry::from_proto(policy).map_err(|error| error.within("retry"))).transpose()?,
-            start_to_close: optional_span("start_to_close_ms", it.start_to_close_ms)?,
-            schedule_to_start: optional_span("schedule_to_start_ms", it.schedule_to_start_ms)?,
-            heartbeat_timeout: optional_span("heartbeat_timeout_ms", it.heartbeat_timeout_ms)?,
-            schedule_to_close: optional_span("schedule_to_close_ms", it.schedule_to_close_ms)?,
-        })
-    };
-    read().map_err(|error| error.within(field))
+    read(options.unwrap_or_default()).map_err(|error| error.within(field))
+}
+
+/// The same of fields that stand by themselves.
+pub(crate) fn read(it: v1::ActivityOptions) -> Result<ActivityOptions, WireError> {
+    Ok(ActivityOptions {
+        task_queue: optional_name("task_queue", it.task_queue)?,
+        retry: it.retry.map(|policy| retry::from_proto(policy).map_err(|error| error.within("retry"))).transpose()?,
+        start_to_close: optional_span("start_to_close_ms", it.start_to_close_ms)?,
+        schedule_to_start: optional_span("schedule_to_start_ms", it.schedule_to_start_ms)?,
+        heartbeat_timeout: optional_span("heartbeat_timeout_ms", it.heartbeat_timeout_ms)?,
+        schedule_to_close: optional_span("schedule_to_close_ms", it.schedule_to_close_ms)?,
+    })
 }

@@ -2,11 +2,11 @@
 
 use crate::error::WireError;
 use crate::field::{self, name, optional_name, optional_span, span, text_or_empty};
-use crate::{activity_options, failure, payload, retry};
+use crate::{activity_options, failure, payload};
 use harvest_ids::EventId;
 use harvest_proto::v1;
 use harvest_proto::v1::command::Kind;
-use harvest_workflow_core::command::{ActivityOptions, Command, ScheduleActivity, StartChildWorkflow};
+use harvest_workflow_core::command::{Command, ScheduleActivity, StartChildWorkflow};
 
 /// Most bytes of a marker's or side effect's name, and of a reason.
 pub const MAX_TEXT_BYTES: usize = 1024;
@@ -122,14 +122,14 @@ fn schedule(it: v1::ScheduleActivityCommand) -> Result<ScheduleActivity, WireErr
     Ok(ScheduleActivity {
         activity_type: name("activity_type", it.activity_type)?,
         input: payload::or_null("input", it.input)?,
-        options: ActivityOptions {
-            task_queue: optional_name("task_queue", it.task_queue)?,
-            retry: it.retry.map(|policy| retry::from_proto(policy).map_err(|error| error.within("retry"))).transpose()?,
-            start_to_close: optional_span("start_to_close_ms", it.start_to_close_ms)?,
-            schedule_to_start: optional_span("schedule_to_start_ms", it.schedule_to_start_ms)?,
-            heartbeat_timeout: optional_span("heartbeat_timeout_ms", it.heartbeat_timeout_ms)?,
-            schedule_to_close: optional_span("schedule_to_close_ms", it.schedule_to_close_ms)?,
-        },
+        options: activity_options::read(v1::ActivityOptions {
+            task_queue: it.task_queue,
+            retry: it.retry,
+            start_to_close_ms: it.start_to_close_ms,
+            schedule_to_start_ms: it.schedule_to_start_ms,
+            heartbeat_timeout_ms: it.heartbeat_timeout_ms,
+            schedule_to_close_ms: it.schedule_to_close_ms,
+        })?,
         attribute: activity_options::from_proto("attribute", it.attribute)?,
         floor: activity_options::from_proto("floor", it.floor)?,
     })
