@@ -28,7 +28,10 @@ test_command() {
   export HARVEST_TEST_POSTGRES_URL HARVEST_TEST_REDIS_URL HARVEST_TEST_BIN
   build_workspace
   if cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run --workspace --no-fail-fast "$@"
+    # Many tests panic on purpose: their backtraces would hide what failed, and cost seconds each. RUST_BACKTRACE=full shows them.
+    [[ ${RUST_BACKTRACE:-1} == full ]] || export RUST_BACKTRACE=0
+    # What failed is said again at the end, where a reader of a long log looks first.
+    cargo nextest run --workspace --no-fail-fast --failure-output immediate-final "$@"
   else
     say "cargo-nextest is not installed (cargo install cargo-nextest --locked); using cargo test"
     cargo test --workspace --no-fail-fast "$@"

@@ -16,9 +16,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// How long the fleet may take to know a new worker's types.
-const REGISTRATION: Duration = Duration::from_secs(30);
+const REGISTRATION: Duration = Duration::from_secs(60);
 /// How long anything of a case may take that is quick by itself.
-pub const SOON: Duration = Duration::from_secs(30);
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// A tenant on a fleet.
 pub struct World {
