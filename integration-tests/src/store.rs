@@ -62,7 +62,7 @@ impl Stores {
     /// # Errors
     /// When they cannot be read.
     pub async fn runs(&self, namespace: &str) -> anyhow::Result<Vec<StoredRun>> {
-        let mut filter = RunFilter { namespace: Namespace::new(namespace)?, status: None, workflow_type: None, workflow_id: None, after: None, limit: PAGE };
+        let mut filter = RunFilter { limit: PAGE, ..RunFilter::all(Namespace::new(namespace)?) };
         let mut runs = Vec::new();
         loop {
             let page = self.runs.list(&filter).await?;

@@ -87,7 +87,7 @@ async fn ask(channel: Channel, shard_id: u32, reference: v1::WorkflowRef) -> Ans
         workflow_id: "started-late".to_owned(),
         ..v1::StartWorkflowRequest::default()
     };
-    let start = client.start_workflow(StartWorkflowCall { shard_id, request: Some(again) });
+    let start = client.start_workflow(StartWorkflowCall { shard_id, request: Some(again), declared: None });
     let (read, outcome, write, start) = tokio::join!(read, outcome, write, start);
     vec![("a read", read.err()), ("a result", outcome.err()), ("a signal", write.err()), ("a start", start.err())]
 }

@@ -71,6 +71,8 @@ service! {
     query_workflow(QueryWorkflowRequest) -> QueryWorkflowResponse;
     cancel_workflow(CancelWorkflowRequest) -> CancelWorkflowResponse;
     terminate_workflow(TerminateWorkflowRequest) -> TerminateWorkflowResponse;
+    pause_workflow(PauseWorkflowRequest) -> PauseWorkflowResponse;
+    resume_workflow(ResumeWorkflowRequest) -> ResumeWorkflowResponse;
 }
 
 service! {

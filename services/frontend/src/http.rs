@@ -37,6 +37,8 @@ pub(crate) fn routes(edge: Arc<Edge>, health: Health) -> Router {
             .route("/signal/{signal}", post(workflows::signal))
             .route("/query/{query}", get(workflows::query_get).post(workflows::query_post))
             .route("/cancel", post(workflows::cancel))
+            .route("/pause", post(workflows::pause))
+            .route("/resume", post(workflows::resume))
             .route("/terminate", post(workflows::terminate))
     };
     let api = Router::new()

@@ -83,6 +83,21 @@ pub struct WorkflowJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     execution_timeout_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sla_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sla_deadline_at: Option<String>,
+    sla_breached: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sla_breached_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused_until: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pause_reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     nd_block: Option<BlockJson>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pending_activities: Vec<PendingJson>,
@@ -140,6 +155,14 @@ impl From<v1::WorkflowInfo> for WorkflowJson {
             continued_as: some(it.continued_as),
             parent_execution_id: some(it.parent_execution_id),
             execution_timeout_ms: Some(it.execution_timeout_ms).filter(|millis| *millis > 0),
+            deadline_at: instant(it.deadline_at_ms),
+            sla_ms: Some(it.sla_ms).filter(|millis| *millis > 0),
+            sla_deadline_at: instant(it.sla_deadline_at_ms),
+            sla_breached: it.sla_breached_at_ms != 0,
+            sla_breached_at: instant(it.sla_breached_at_ms),
+            paused_at: instant(it.paused_at_ms),
+            paused_until: instant(it.paused_until_ms),
+            pause_reason: some(it.pause_reason),
             nd_block: it.blocked.map(|block| BlockJson {
                 nd_blocked_at: instant(block.since_ms),
                 nd_block_reason: block.message,

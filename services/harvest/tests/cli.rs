@@ -86,6 +86,13 @@ impl WorkflowService for Fake {
     async fn terminate_workflow(&self, _: Request<TerminateWorkflowRequest>) -> Result<Response<TerminateWorkflowResponse>, Status> {
         Err(Error::new(Reason::WorkflowClosed, "the workflow run is closed (COMPLETED)").into())
     }
+    async fn pause_workflow(&self, request: Request<PauseWorkflowRequest>) -> Result<Response<PauseWorkflowResponse>, Status> {
+        let changed = request.into_inner().longest_ms == Some(3_600_000);
+        Ok(Response::new(PauseWorkflowResponse { execution_id: RUN.into(), changed }))
+    }
+    async fn resume_workflow(&self, _: Request<ResumeWorkflowRequest>) -> Result<Response<ResumeWorkflowResponse>, Status> {
+        Ok(Response::new(ResumeWorkflowResponse { execution_id: RUN.into(), changed: false }))
+    }
 }
 
 struct Fleet {
@@ -152,6 +159,8 @@ async fn bad_usage_exits_2_and_refusals_by_their_reason() {
     assert!(code == 2 && stderr.contains("--input must be JSON"), "{stderr}");
     assert_eq!(fleet.run(&["workflow", "start", "unknown"]).await.0, 3);
     assert_eq!(fleet.run(&["workflow", "terminate", RUN]).await.0, 1);
+    assert_eq!(fleet.run(&["workflow", "pause", RUN, "--for", "1h", "--reason", "audit"]).await.1, format!("paused: {RUN}\n"));
+    assert_eq!(fleet.run(&["workflow", "resume", RUN]).await.1, format!("was not paused: {RUN}\n"));
     let (code, _, stderr) = fleet.run(&["workflow", "get", RUN, "-o", "json"]).await;
     let refused: serde_json::Value = serde_json::from_str(&stderr).unwrap();
     assert_eq!((code, &refused["reason"]), (3, &"WORKFLOW_NOT_FOUND".into()));

@@ -9,6 +9,7 @@ mod get_history;
 mod get_result;
 mod get_workflow;
 mod hand_over;
+mod pause_workflow;
 mod query_workflow;
 mod signal_workflow;
 mod start_workflow;
@@ -120,6 +121,8 @@ calls! {
     signal_workflow(internal::SignalWorkflowCall) -> v1::SignalWorkflowResponse = signal_workflow::signal_workflow;
     query_workflow(internal::QueryWorkflowCall) -> v1::QueryWorkflowResponse = query_workflow::query_workflow;
     cancel_workflow(internal::CancelWorkflowCall) -> v1::CancelWorkflowResponse = end_workflow::cancel_workflow;
+    pause_workflow(internal::PauseWorkflowCall) -> v1::PauseWorkflowResponse = pause_workflow::pause_workflow;
+    resume_workflow(internal::ResumeWorkflowCall) -> v1::ResumeWorkflowResponse = pause_workflow::resume_workflow;
     terminate_workflow(internal::TerminateWorkflowCall) -> v1::TerminateWorkflowResponse = end_workflow::terminate_workflow;
     complete_workflow_task(internal::CompleteWorkflowTaskCall) -> v1::CompleteWorkflowTaskResponse = workflow_task::complete_workflow_task;
     fail_workflow_task(internal::FailWorkflowTaskCall) -> v1::FailWorkflowTaskResponse = workflow_task::fail_workflow_task;

@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use api::Api;
 use config::Config;
 use fleet::Fleet;
-use harvest_fleet_config::{ActivityTypes, Bus, ConfigHandle, ConfigOptions, FleetConfig, GrpcSource};
+use harvest_fleet_config::{Bus, ConfigHandle, ConfigOptions, FleetConfig, GrpcSource, WorkflowTypeInfo};
 use harvest_ids::{ActivityType, Namespace};
 use harvest_persistence::control::{DirectoryStore, Member, ServiceKind};
 use harvest_persistence::store::ShardStore;
@@ -28,6 +28,7 @@ use harvest_runtime::{Clock, Health, IdSource};
 use harvest_shards::{Directory, DirectoryOptions, FleetClock, LeaseKeeper, LeaseOptions};
 use harvest_wire::activity_options;
 use harvest_workflow_core::command::ActivityOptions;
+use harvest_workflow_core::defaults::{Types, WorkflowOptions};
 use harvest_workflow_core::limits::Limits;
 use host::Host;
 use shard::actor::{ShardConfig, ShardDeps};
@@ -142,28 +143,28 @@ impl History {
 
 /// The part of the fleet's configuration that decisions are made under, as it changes.
 fn shard_config(handle: ConfigHandle, shutdown: CancellationToken) -> watch::Receiver<Arc<ShardConfig>> {
-    let (mut versions, mut activity_types) = (handle.versions(), handle.activity_types());
-    let attributes = Arc::new(attributes(&activity_types.borrow_and_update()));
-    let (sender, receiver) = watch::channel(Arc::new(for_shards(&handle.get(), attributes.clone())));
+    let (mut versions, mut registrations) = (handle.versions(), handle.registrations());
+    let types = Arc::new(types(&handle.get()));
+    let (sender, receiver) = watch::channel(Arc::new(for_shards(&handle.get(), types.clone())));
     drop(harvest_runtime::spawn("shard-configuration", async move {
-        let mut attributes = attributes;
+        let mut types = types;
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 changed = versions.changed() => if changed.is_err() { return },
-                changed = activity_types.changed() => {
+                changed = registrations.changed() => {
                     if changed.is_err() { return }
-                    attributes = Arc::new(self::attributes(&activity_types.borrow_and_update()));
+                    types = Arc::new(self::types(&handle.get()));
                 }
             }
-            sender.send_replace(Arc::new(for_shards(&handle.get(), attributes.clone())));
+            sender.send_replace(Arc::new(for_shards(&handle.get(), types.clone())));
         }
     }));
     receiver
 }
 
 /// What attributes say, as the core has it. What a newer release declares in a way that this one does not understand counts as not said.
-fn attributes(registered: &ActivityTypes) -> BTreeMap<Namespace, BTreeMap<ActivityType, ActivityOptions>> {
+fn types(config: &FleetConfig) -> BTreeMap<Namespace, Types> {
     let read = |name: &ActivityType, options: &harvest_proto::v1::ActivityOptions| match activity_options::from_proto("options", Some(options.clone())) {
         Ok(options) => (name.clone(), options),
         Err(error) => {
@@ -171,14 +172,25 @@ fn attributes(registered: &ActivityTypes) -> BTreeMap<Namespace, BTreeMap<Activi
             (name.clone(), ActivityOptions::default())
         }
     };
-    registered.iter().map(|(namespace, types)| (namespace.clone(), types.iter().map(|(name, options)| read(name, options)).collect())).collect()
+    let mut types: BTreeMap<Namespace, Types> = BTreeMap::new();
+    for (namespace, activities) in config.activity_types.iter() {
+        types.entry(namespace.clone()).or_default().activities = activities.iter().map(|(name, options)| read(name, options)).collect();
+    }
+    for (namespace, workflows) in &config.workflow_types {
+        types.entry(namespace.clone()).or_default().workflows = workflows.iter().map(|(name, info)| (name.clone(), workflow_options(info))).collect();
+    }
+    types
 }
 
-fn for_shards(config: &FleetConfig, activity_types: Arc<BTreeMap<Namespace, BTreeMap<ActivityType, ActivityOptions>>>) -> ShardConfig {
+fn workflow_options(info: &WorkflowTypeInfo) -> WorkflowOptions {
+    WorkflowOptions { execution_timeout: info.execution_timeout, chain_execution_timeout: info.chain_execution_timeout, sla: info.sla }
+}
+
+fn for_shards(config: &FleetConfig, types: Arc<BTreeMap<Namespace, Types>>) -> ShardConfig {
     let limits = Limits {
         max_workflow_execution_timeout: config.limits.max_workflow_execution_timeout,
         max_workflow_chain_timeout: config.limits.max_workflow_chain_timeout,
         ..Limits::default()
     };
-    ShardConfig { version: config.version.to_pair(), limits, activity_types }
+    ShardConfig { version: config.version.to_pair(), limits, types }
 }

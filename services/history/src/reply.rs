@@ -5,6 +5,7 @@ use harvest_ids::{ShardId, Timestamp};
 use harvest_proto::v1;
 use harvest_rpc::{Error, Reason};
 use harvest_wire::WireError;
+use harvest_wire::start::state_word;
 use harvest_workflow_core::decision::Reject;
 use std::time::Duration;
 
@@ -73,7 +74,7 @@ pub(crate) fn workflow_info(view: &RunView) -> v1::WorkflowInfo {
         workflow_id: view.key.workflow_id.to_string(),
         execution_id: view.execution_id.to_string(),
         first_execution_id: view.first_execution_id.to_string(),
-        state: view.status.as_str().to_owned(),
+        state: state_word(view.status, view.pause.is_some()).to_owned(),
         task_queue: view.task_queue.to_string(),
         started_at_ms: view.started_at.as_millis(),
         closed_at_ms: millis(view.closed_at),
@@ -90,6 +91,13 @@ pub(crate) fn workflow_info(view: &RunView) -> v1::WorkflowInfo {
         }),
         pending_activities: view.activities.iter().map(pending_activity).collect(),
         execution_timeout_ms: view.execution_timeout.map_or(0, |span| span.as_millis()),
+        deadline_at_ms: millis(view.execution_deadline),
+        sla_ms: view.sla.map_or(0, |span| span.as_millis()),
+        sla_deadline_at_ms: millis(view.sla_deadline),
+        sla_breached_at_ms: millis(view.sla_breached_at),
+        paused_at_ms: millis(view.pause.as_ref().map(|pause| pause.since)),
+        paused_until_ms: millis(view.pause.as_ref().map(|pause| pause.until)),
+        pause_reason: view.pause.as_ref().map(|pause| pause.reason.clone()).unwrap_or_default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::bus::{Bus, BusEvent, Message};
 use crate::source::ConfigSource;
-use crate::{ActivityTypes, FleetConfig, FleetLimits, Version};
+use crate::{FleetConfig, FleetLimits, Version};
 use arc_swap::ArcSwap;
 use harvest_rpc::Error;
 use harvest_runtime::{Clock, metrics};
@@ -56,7 +56,7 @@ struct Shared {
     /// Serialises pulls, so that those who wait find what they asked for already pulled.
     pulling: tokio::sync::Mutex<()>,
     versions: watch::Sender<Version>,
-    activity_types: watch::Sender<Arc<ActivityTypes>>,
+    registrations: watch::Sender<()>,
 }
 
 /// Times on the monotonic clock.
@@ -81,7 +81,7 @@ impl ConfigHandle {
             state: Mutex::default(),
             pulling: tokio::sync::Mutex::default(),
             versions: watch::channel(Version::default()).0,
-            activity_types: watch::channel(Arc::default()).0,
+            registrations: watch::channel(()).0,
         };
         let handle = Self { shared: Arc::new(shared) };
         let loaded = handle.pull(false).await.is_ok();
@@ -99,9 +99,9 @@ impl ConfigHandle {
         self.shared.versions.subscribe()
     }
 
-    /// A receiver that sees what is registered about activities, whenever that changes.
-    pub fn activity_types(&self) -> watch::Receiver<Arc<ActivityTypes>> {
-        self.shared.activity_types.subscribe()
+    /// A receiver that sees whenever what is registered about workflows and activities has changed.
+    pub fn registrations(&self) -> watch::Receiver<()> {
+        self.shared.registrations.subscribe()
     }
 
     /// Where the configuration comes from, for acknowledgements.
@@ -218,14 +218,12 @@ impl ConfigHandle {
                 if pulled.activity_types == present.activity_types {
                     pulled.activity_types = present.activity_types.clone();
                 }
-                let activity_types = pulled.activity_types.clone();
+                let registered = pulled.activity_types != present.activity_types || pulled.workflow_types != present.workflow_types;
                 self.shared.config.store(Arc::new(pulled));
                 drop(state);
-                self.shared.activity_types.send_if_modified(|known| {
-                    let changed = !Arc::ptr_eq(known, &activity_types) && *known != activity_types;
-                    *known = activity_types;
-                    changed
-                });
+                if registered {
+                    self.shared.registrations.send_replace(());
+                }
                 if newer {
                     self.shared.versions.send_replace(version);
                 }

@@ -103,6 +103,30 @@ pub struct WorkflowTypeInfo {
     pub execution_timeout: Option<DurationMs>,
     /// Declared lifetime of its chains.
     pub chain_execution_timeout: Option<DurationMs>,
+    /// After how long its runs count as late.
+    pub sla: Option<DurationMs>,
+}
+
+impl WorkflowTypeInfo {
+    /// What a worker has declared; spans that this release refuses count as not declared.
+    pub fn from_proto(info: &v1::WorkflowTypeInfo) -> Self {
+        Self {
+            execution_timeout: span("execution_timeout_ms", Some(info.execution_timeout_ms)), // 0 = none
+            chain_execution_timeout: span("chain_execution_timeout_ms", Some(info.chain_execution_timeout_ms)),
+            sla: span("sla_ms", Some(info.sla_ms)),
+        }
+    }
+
+    /// The same under its name.
+    pub fn to_proto(&self, name: &WorkflowType) -> v1::WorkflowTypeInfo {
+        let millis = |span: Option<DurationMs>| span.map_or(0, DurationMs::as_millis);
+        v1::WorkflowTypeInfo {
+            name: name.to_string(),
+            execution_timeout_ms: millis(self.execution_timeout),
+            chain_execution_timeout_ms: millis(self.chain_execution_timeout),
+            sla_ms: millis(self.sla),
+        }
+    }
 }
 
 /// Options of activities' attributes, as workers send them.
@@ -149,11 +173,7 @@ impl From<internal::ConfigSnapshot> for FleetConfig {
         for registered in snapshot.workflow_types {
             let Some(info) = registered.workflow_type else { continue };
             let (Ok(namespace), Ok(name)) = (Namespace::new(&registered.namespace), WorkflowType::new(&info.name)) else { continue };
-            let declared = WorkflowTypeInfo {
-                execution_timeout: span("execution_timeout_ms", Some(info.execution_timeout_ms)), // 0 = none
-                chain_execution_timeout: span("chain_execution_timeout_ms", Some(info.chain_execution_timeout_ms)),
-            };
-            workflow_types.entry(namespace).or_default().insert(name, declared);
+            workflow_types.entry(namespace).or_default().insert(name, WorkflowTypeInfo::from_proto(&info));
         }
         let mut activity_types = ActivityTypes::new();
         for registered in snapshot.activity_types {

@@ -24,6 +24,11 @@ impl Timestamp {
         Self(self.0.saturating_add(span.0 as i64)) // at most 10 years: always fits
     }
 
+    /// The instant so many milliseconds later; the last one there is rather than beyond it.
+    pub fn plus_millis(self, millis: u64) -> Self {
+        Self(self.0.saturating_add(i64::try_from(millis).unwrap_or(i64::MAX)))
+    }
+
     /// As people and JSON have it: `2026-11-30T15:14:00.123Z`.
     pub fn rfc3339(self) -> String {
         let (seconds, millis) = (self.0.div_euclid(1_000), self.0.rem_euclid(1_000));

@@ -72,6 +72,8 @@ pub struct RunRow {
     pub started_at: Timestamp,
     /// Effective execution timeout in milliseconds.
     pub execution_timeout_ms: Option<u64>,
+    /// After how many milliseconds it counts as late.
+    pub sla_ms: Option<u64>,
     /// What changes.
     pub mutable: RunMutable,
 }
@@ -91,6 +93,12 @@ pub struct RunMutable {
     pub blocked_at: Option<Timestamp>,
     /// Why.
     pub blocked_reason: Option<String>,
+    /// Since when it is paused. Its status is that of a running one, so that it keeps its business key.
+    pub paused_at: Option<Timestamp>,
+    /// When it counts as late.
+    pub sla_deadline_at: Option<Timestamp>,
+    /// When it was found to be late.
+    pub sla_breached_at: Option<Timestamp>,
 }
 
 /// A change of a run's row.

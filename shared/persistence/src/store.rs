@@ -129,6 +129,10 @@ pub struct RunFilter {
     pub namespace: Namespace,
     /// Only this state.
     pub status: Option<Status>,
+    /// Only paused runs, or only others.
+    pub paused: Option<bool>,
+    /// Only runs that were found to be late, or only others.
+    pub sla_breached: Option<bool>,
     /// Only this type.
     pub workflow_type: Option<WorkflowType>,
     /// Only this business key.
@@ -137,4 +141,11 @@ pub struct RunFilter {
     pub after: Option<(Timestamp, ExecutionId)>,
     /// At most this many.
     pub limit: u32,
+}
+
+impl RunFilter {
+    /// Every run of a tenant, the newest 100.
+    pub fn all(namespace: Namespace) -> Self {
+        Self { namespace, status: None, paused: None, sla_breached: None, workflow_type: None, workflow_id: None, after: None, limit: 100 }
+    }
 }

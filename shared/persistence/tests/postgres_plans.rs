@@ -16,9 +16,9 @@ fn batch(there: u32, new: u32) -> String {
     let task = |number: u32| format!("ARRAY[uuid_send({}) || '\\x0000000000000000'::bytea]", id(number));
     [
         "0, 1, 1".to_owned(),
-        format!("{}, '{{RUNNING}}', '{{NULL}}', '{{9}}', '{{NULL}}', '{{NULL}}', '{{NULL}}'", ids(there)),
-        format!("{}, '{{default}}', '{{order}}', '{{new-{new}}}', {}, '{{NULL}}', '{{orders}}', '{{5}}', '{{NULL}}'", ids(new), ids(new)),
-        "'{RUNNING}', '{NULL}', '{1}', '{NULL}', '{NULL}', '{NULL}'".to_owned(),
+        format!("{}, '{{RUNNING}}', '{{NULL}}', '{{9}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}'", ids(there)),
+        format!("{}, '{{default}}', '{{order}}', '{{new-{new}}}', {}, '{{NULL}}', '{{orders}}', '{{5}}', '{{NULL}}', '{{NULL}}'", ids(new), ids(new)),
+        "'{RUNNING}', '{NULL}', '{1}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', '{NULL}'".to_owned(),
         format!("{}, '{{1}}', '{{1}}', '{{1}}', '{{1}}', '{{abc}}'", ids(new)),
         task(there),
         format!("{}, '{{{new}}}', '{{0}}', '{{default}}', '{{orders}}'", task(new)),
@@ -101,8 +101,10 @@ async fn reads_of_full_tables_are_index_scans_that_touch_few_pages() {
         ("outbox", include_str!("../src/postgres/outbox/page.sql"), "50000, 100".to_owned(), 30),
         ("recovery", include_str!("../src/postgres/shard/recovery.sql"), String::new(), 60),
         ("due", include_str!("../src/postgres/due/until.sql"), "'{0}', 9223372036854775807, 100".to_owned(), 30),
-        ("list", include_str!("../src/postgres/run/list.sql"), format!("'default', NULL, NULL, {far}, 100"), 60),
-        ("list_key", include_str!("../src/postgres/run/list_by_workflow_id.sql"), format!("'default', NULL, NULL, {far}, 100, 'order-95000'"), 60),
+        ("list", include_str!("../src/postgres/run/list.sql"), format!("'default', NULL, NULL, {far}, 100, NULL, NULL"), 60),
+        ("list_late", include_str!("../src/postgres/run/list.sql"), format!("'default', NULL, NULL, {far}, 100, NULL, true"), 60),
+        ("list_paused", include_str!("../src/postgres/run/list.sql"), format!("'default', NULL, NULL, {far}, 100, true, NULL"), 60),
+        ("list_key", include_str!("../src/postgres/run/list_by_workflow_id.sql"), format!("'default', NULL, NULL, {far}, 100, 'order-95000', NULL, NULL"), 60),
     ];
     let types = |name: &str| match name {
         "load" => "(uuid, bytea, bytea)",
@@ -110,8 +112,8 @@ async fn reads_of_full_tables_are_index_scans_that_touch_few_pages() {
         "outbox" => "(bigint, bigint)",
         "due" => "(integer[], bigint, bigint)",
         "backlog" => "(text, text, smallint, bigint, bigint)",
-        "list" => "(text, text, text, bigint, uuid, bigint)",
-        "list_key" => "(text, text, text, bigint, uuid, bigint, text)",
+        "list" | "list_late" | "list_paused" => "(text, text, text, bigint, uuid, bigint, boolean, boolean)",
+        "list_key" => "(text, text, text, bigint, uuid, bigint, text, boolean, boolean)",
         "find_open" | "find_closed" | "find_many" => "(text[], text[], text[])",
         _ => "",
     };

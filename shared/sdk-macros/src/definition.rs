@@ -6,7 +6,7 @@ use quote::{format_ident, quote};
 use syn::{FnArg, Ident, ItemFn, PatType, ReturnType, Type};
 
 /// Arguments of `#[workflow]`.
-const WORKFLOW_KEYS: [&str; 3] = ["name", "execution_timeout", "chain_execution_timeout"];
+const WORKFLOW_KEYS: [&str; 4] = ["name", "execution_timeout", "chain_execution_timeout", "sla"];
 /// Arguments of `#[activity]`.
 const ACTIVITY_KEYS: [&str; 7] = ["name", "start_to_close", "heartbeat_timeout", "schedule_to_start", "schedule_to_close", "retry", "queue"];
 
@@ -108,6 +108,7 @@ pub(crate) fn workflow(arguments: TokenStream, item: TokenStream) -> syn::Result
     };
     let execution_timeout = arguments.duration("execution_timeout")?;
     let chain_execution_timeout = arguments.duration("chain_execution_timeout")?;
+    let sla = arguments.duration("sla")?;
     let Common { items, input, output, invoke } = common(parts);
     Ok(quote! {
         #items
@@ -123,6 +124,10 @@ pub(crate) fn workflow(arguments: TokenStream, item: TokenStream) -> syn::Result
 
             fn chain_execution_timeout() -> ::core::option::Option<::core::time::Duration> {
                 #chain_execution_timeout
+            }
+
+            fn sla() -> ::core::option::Option<::core::time::Duration> {
+                #sla
             }
 
             fn run(ctx: ::harvest_sdk::WorkflowContext, input: Self::Input)

@@ -18,7 +18,7 @@ use proc_macro::TokenStream;
 
 /// Makes a workflow definition of an async function.
 ///
-/// Arguments: `name = ".."` (default: the function's name), `execution_timeout = "1h"`, `chain_execution_timeout = "7d"`. The function takes `&WorkflowContext` (or
+/// Arguments: `name = ".."` (default: the function's name), `execution_timeout = "1h"`, `chain_execution_timeout = "7d"`, `sla = "2h"`. The function takes `&WorkflowContext` (or
 /// `WorkflowContext`) and any number of arguments (several travel as a JSON array) and returns `Result<T, E>` with
 /// `E: Into<WorkflowFailure>`, for example `String` or `HarvestError`.
 #[proc_macro_attribute]

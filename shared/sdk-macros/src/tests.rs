@@ -45,7 +45,7 @@ fn durations_are_whole_milliseconds() {
 
 #[test]
 fn arguments_that_do_not_exist_or_come_twice_are_refused() {
-    assert_eq!(workflow("sla = \"2h\"", WORKFLOW), "error: #[workflow] has no argument sla; it has name, execution_timeout, chain_execution_timeout");
+    assert_eq!(workflow("slo = \"2h\"", WORKFLOW), "error: #[workflow] has no argument slo; it has name, execution_timeout, chain_execution_timeout, sla");
     assert_eq!(activity("queue = \"a\", queue = \"b\"", ACTIVITY), "error: queue is given twice");
     assert_eq!(workflow("name = \"\"", WORKFLOW), "error: name has 0 bytes; allowed are 1 to 255 without U+0000");
     assert!(activity(&format!("queue = {:?}", "x".repeat(256)), ACTIVITY).starts_with("error: queue has 256 bytes"));

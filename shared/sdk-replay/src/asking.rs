@@ -174,6 +174,17 @@ impl Machine {
         }
     }
 
+    /// What the history says about a reading of the clock that the SDK takes for itself under a name of its own. `None` where a recorded decision
+    /// has none next: it was made before there were such readings. Nothing of the author's is taken for it then, and nothing is recorded.
+    pub fn reading(&mut self, name: &str) -> Option<Recorded> {
+        let Current::Replayed(decision) = &self.current else { return Some(Recorded::Fresh) };
+        let next = decision.commands.iter().skip(self.side_effects_taken).find_map(|event| match &event.kind {
+            EventKind::SideEffectRecorded { kind, name, .. } => Some((*kind, name.as_deref())),
+            _ => None,
+        });
+        (next == Some((SideEffectKind::Now, Some(name)))).then(|| self.side_effect(SideEffectKind::Now, Some(name)))
+    }
+
     /// Notes a value that the code took from outside.
     pub fn record_side_effect(&mut self, kind: SideEffectKind, name: Option<&str>, value: Payload) {
         if kind == SideEffectKind::Custom

@@ -128,6 +128,7 @@ impl Client {
             conflict_policy: options.conflict_policy.to_proto().into(),
             workflow_task_timeout_ms: millis("workflow_task_timeout", options.workflow_task_timeout)?,
             eager_worker_id: String::new(),
+            sla_ms: millis("sla", options.sla)?,
         };
         let asked = self.local_worker.as_ref().and_then(|worker| worker.ask(&self.namespace, workflow_type, &request.task_queue));
         let started = match asked {

@@ -44,6 +44,11 @@ pub trait WorkflowDefinition: Send + Sync + 'static {
         None
     }
 
+    /// After how long a run counts as late, if declared.
+    fn sla() -> Option<Duration> {
+        None
+    }
+
     /// Runs the code.
     fn run(ctx: WorkflowContext, input: Self::Input) -> BoxFuture<Result<Self::Output, WorkflowFailure>>;
 }
@@ -73,6 +78,7 @@ pub struct WorkflowRegistration {
     pub(crate) name: &'static str,
     pub(crate) execution_timeout: Option<Duration>,
     pub(crate) chain_execution_timeout: Option<Duration>,
+    pub(crate) sla: Option<Duration>,
     pub(crate) start: Arc<WorkflowStart>,
 }
 
@@ -84,7 +90,13 @@ impl WorkflowRegistration {
             let running = W::run(ctx, input);
             Ok(Box::pin(async move { Ok(payload::to_payload("workflow output", &running.await?)?) }) as BoxFuture<_>)
         };
-        Self { name: W::NAME, execution_timeout: W::execution_timeout(), chain_execution_timeout: W::chain_execution_timeout(), start: Arc::new(start) }
+        Self {
+            name: W::NAME,
+            execution_timeout: W::execution_timeout(),
+            chain_execution_timeout: W::chain_execution_timeout(),
+            sla: W::sla(),
+            start: Arc::new(start),
+        }
     }
 
     /// The registered name.

@@ -98,7 +98,7 @@ fn side_effect_kind() -> impl Strategy<Value = SideEffectKind> {
 }
 fn started() -> impl Strategy<Value = WorkflowStarted> {
     let who = (namespace(), workflow_type(), workflow_id(), execution_id(), execution_id(), of(execution_id()), of(parent()));
-    let chain = (of(span()), of(any::<i64>().prop_map(Timestamp::from_millis)));
+    let chain = (of(span()), of(any::<i64>().prop_map(Timestamp::from_millis)), of(span()));
     let what = (task_queue(), payload(), of(request_id()), of(span()), span(), any::<(u64, u64)>(), chain);
     (who, what).prop_map(|(who, what)| WorkflowStarted {
         namespace: who.0,
@@ -116,6 +116,7 @@ fn started() -> impl Strategy<Value = WorkflowStarted> {
         config_version: what.5,
         chain_execution_timeout: what.6.0,
         chain_deadline: what.6.1,
+        sla: what.6.2,
     })
 }
 fn task_completed() -> impl Strategy<Value = WorkflowTaskCompleted> {
@@ -229,6 +230,9 @@ fn control() -> impl Strategy<Value = Control> {
         (at(), request_id()).prop_map(|(at, request_id)| Control::RequestSeen { at, request_id }),
         (at(), any::<u32>()).prop_map(|(at, count)| Control::RequestsForgotten { at, count }),
         (at(), event_id()).prop_map(|(at, started)| Control::ChildStartConfirmed { at, started }),
+        at().prop_map(|at| Control::SlaBreached { at }),
+        (at(), at(), text()).prop_map(|(at, until, reason)| Control::Paused { at, until, reason }),
+        at().prop_map(|at| Control::Resumed { at }),
     ]
 }
 fn record() -> impl Strategy<Value = Record> {

@@ -63,6 +63,16 @@ pub struct StartWorkflow {
     pub workflow_task_timeout: DurationMs,
     /// The worker session that may have the first workflow task with the reply.
     pub eager_worker: Option<WorkerId>,
+    /// After how long the run counts as late.
+    pub sla: Option<DurationMs>,
+}
+
+/// The state of an open run that is paused, on every wire. In the store it is a running one.
+pub const PAUSED: &str = "PAUSED";
+
+/// The state of a run as callers see it.
+pub fn state_word(status: Status, is_paused: bool) -> &'static str {
+    if is_paused && status == Status::Running { PAUSED } else { status.as_str() }
 }
 
 /// How long a workflow task may stay with a worker unless the start says otherwise.
@@ -98,6 +108,7 @@ impl StartWorkflow {
             conflict_policy,
             workflow_task_timeout,
             eager_worker: optional_name("eager_worker_id", request.eager_worker_id)?,
+            sla: optional_span("sla_ms", request.sla_ms)?,
         })
     }
 }
@@ -277,6 +288,53 @@ impl EndWorkflow {
     }
 }
 
+/// An order to pause a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PauseWorkflow {
+    /// Which run.
+    pub workflow: WorkflowRef,
+    /// Why, for people.
+    pub reason: String,
+    /// The caller's id for the call.
+    pub request_id: Option<RequestId>,
+    /// When it goes on by itself.
+    pub longest: Option<DurationMs>,
+}
+
+impl PauseWorkflow {
+    /// Checks an order to pause.
+    ///
+    /// # Errors
+    /// [`WireError`] naming the field and what is allowed.
+    pub fn from_proto(request: v1::PauseWorkflowRequest, limits: &Limits) -> Result<Self, WireError> {
+        Ok(Self {
+            workflow: WorkflowRef::from_proto(request.workflow)?,
+            reason: text("reason", request.reason, limits.max_reason_bytes)?,
+            request_id: optional_name("request_id", request.request_id)?,
+            longest: optional_span("longest_ms", request.longest_ms)?,
+        })
+    }
+}
+
+/// An order to let a run go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResumeWorkflow {
+    /// Which run.
+    pub workflow: WorkflowRef,
+    /// The caller's id for the call.
+    pub request_id: Option<RequestId>,
+}
+
+impl ResumeWorkflow {
+    /// Checks an order to let a run go on.
+    ///
+    /// # Errors
+    /// [`WireError`] naming the field and what is allowed.
+    pub fn from_proto(request: v1::ResumeWorkflowRequest) -> Result<Self, WireError> {
+        Ok(Self { workflow: WorkflowRef::from_proto(request.workflow)?, request_id: optional_name("request_id", request.request_id)? })
+    }
+}
+
 /// A wait for a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GetResult {
@@ -328,6 +386,10 @@ pub struct ListWorkflows {
     pub namespace: Namespace,
     /// Only this state.
     pub status: Option<Status>,
+    /// Only paused runs, or only others.
+    pub paused: Option<bool>,
+    /// Only runs that were found to be late, or only others.
+    pub sla_breached: Option<bool>,
     /// Only this type.
     pub workflow_type: Option<WorkflowType>,
     /// Only this business key.
@@ -339,22 +401,26 @@ pub struct ListWorkflows {
 }
 
 impl ListWorkflows {
-    /// Checks a page of a list. `SUSPENDED` means `RUNNING`.
+    /// Checks a page of a list. `SUSPENDED` means open: `RUNNING` or `PAUSED`.
     ///
     /// # Errors
     /// [`WireError`] naming the field and what is allowed.
     pub fn from_proto(request: v1::ListWorkflowsRequest) -> Result<Self, WireError> {
-        let status = match request.state.as_str() {
-            "" => None,
-            "SUSPENDED" => Some(Status::Running),
-            word => Some(
-                Status::parse(word)
-                    .ok_or_else(|| unknown_word("state", word, "RUNNING, COMPLETED, FAILED, CANCELLED, TERMINATED, TIMED_OUT, CONTINUED_AS_NEW"))?,
-            ),
+        let (status, paused) = match request.state.as_str() {
+            "" => (None, None),
+            "SUSPENDED" => (Some(Status::Running), None),
+            PAUSED => (Some(Status::Running), Some(true)),
+            word => {
+                let status = Status::parse(word)
+                    .ok_or_else(|| unknown_word("state", word, "RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, TERMINATED, TIMED_OUT, CONTINUED_AS_NEW"))?;
+                (Some(status), (status == Status::Running).then_some(false))
+            }
         };
         Ok(Self {
             namespace: name_or_default("namespace", request.namespace)?,
             status,
+            paused,
+            sla_breached: request.sla_breached,
             workflow_type: optional_name("workflow_type", request.workflow_type)?,
             workflow_id: optional_name("workflow_id", request.workflow_id)?,
             page_size: page_size(request.page_size, 50, 200, "1 to 200")?,
@@ -467,7 +533,12 @@ mod tests {
         assert_eq!(list(|it| it.page_token = "*".into()).unwrap_err().field(), "page_token");
         assert_eq!(list(|it| it.page_size = 201).unwrap_err().to_string(), "page_size is 201; allowed are 1 to 200");
         assert_eq!(list(|it| it.state = "running".into()).unwrap_err().field(), "state");
-        assert_eq!(list(|it| it.state = "SUSPENDED".into()).unwrap().status, Some(Status::Running));
+        let state = |request: v1::ListWorkflowsRequest| ListWorkflows::from_proto(request).map(|list| (list.status, list.paused)).unwrap();
+        let of = |word: &str| state(v1::ListWorkflowsRequest { state: word.into(), ..Default::default() });
+        assert_eq!(of("SUSPENDED"), (Some(Status::Running), None));
+        assert_eq!(of("PAUSED"), (Some(Status::Running), Some(true)));
+        assert_eq!(of("RUNNING"), (Some(Status::Running), Some(false)));
+        assert_eq!(of("FAILED"), (Some(Status::Failed), None));
         let workflow = Some(v1::WorkflowRef { execution_id: id.to_string(), ..Default::default() });
         assert_eq!(GetResult::from_proto(v1::GetResultRequest { workflow, wait_ms: 60_001 }).unwrap_err().field(), "wait_ms");
     }

@@ -14,6 +14,7 @@ mod emitter;
 mod fail_workflow_task;
 mod heartbeat;
 mod message;
+mod pause;
 mod request_cancel;
 mod signal;
 mod start;
@@ -61,6 +62,8 @@ fn decide_new(emitter: &mut Emitter<'_>, input: &Input) -> Result<Reply, Reject>
         Input::Signal { .. }
         | Input::RequestCancel { .. }
         | Input::Terminate { .. }
+        | Input::Pause { .. }
+        | Input::Resume { .. }
         | Input::StartWorkflowTask { .. }
         | Input::CompleteWorkflowTask(_)
         | Input::FailWorkflowTask { .. }
@@ -77,6 +80,8 @@ fn decide_open(emitter: &mut Emitter<'_>, input: &Input) -> Result<Reply, Reject
         Input::Signal { name, payload, request_id } => signal::signal(emitter, name, payload, request_id.as_ref()),
         Input::RequestCancel { reason, request_id } => Ok(request_cancel::request_cancel(emitter, reason, request_id.as_ref())),
         Input::Terminate { reason, request_id } => Ok(terminate::terminate(emitter, reason, request_id.as_ref())),
+        Input::Pause { longest, reason, request_id } => pause::pause(emitter, *longest, reason, request_id.as_ref()),
+        Input::Resume { request_id } => Ok(pause::resume(emitter, request_id.as_ref())),
         Input::StartWorkflowTask { dispatch } => start_workflow_task::start_workflow_task(emitter, dispatch),
         Input::CompleteWorkflowTask(task) => complete_workflow_task::complete_workflow_task(emitter, task),
         Input::FailWorkflowTask { token, worker_id, cause } => fail_workflow_task::fail_workflow_task(emitter, token, worker_id, cause),
@@ -95,7 +100,13 @@ fn decide_closed(emitter: &mut Emitter<'_>, input: &Input) -> Result<Reply, Reje
     let seen = |state: &State, request_id: &Option<RequestId>| request_id.as_ref().is_some_and(|id| state.request_seen(id));
     match input {
         Input::Start { started, .. } => start::again(emitter.state, started),
-        Input::Signal { request_id, .. } | Input::RequestCancel { request_id, .. } | Input::Terminate { request_id, .. } if seen(emitter.state, request_id) => {
+        Input::Signal { request_id, .. }
+        | Input::RequestCancel { request_id, .. }
+        | Input::Terminate { request_id, .. }
+        | Input::Pause { request_id, .. }
+        | Input::Resume { request_id }
+            if seen(emitter.state, request_id) =>
+        {
             Ok(Reply::Duplicate)
         }
         Input::Wake | Input::ActivityLost { .. } => Ok(Reply::Duplicate),
@@ -109,6 +120,8 @@ fn decide_closed(emitter: &mut Emitter<'_>, input: &Input) -> Result<Reply, Reje
         Input::Signal { .. }
         | Input::RequestCancel { .. }
         | Input::Terminate { .. }
+        | Input::Pause { .. }
+        | Input::Resume { .. }
         | Input::StartWorkflowTask { .. }
         | Input::CompleteWorkflowTask(_)
         | Input::FailWorkflowTask { .. }

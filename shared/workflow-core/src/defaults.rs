@@ -1,6 +1,28 @@
-//! What an activity is scheduled with when its call site leaves something open.
+//! What attributes say, and what applies where a call leaves something open.
 
 use crate::command::{ActivityOptions, ScheduleActivity};
+use harvest_ids::{ActivityType, DurationMs, WorkflowType};
+use std::collections::BTreeMap;
+
+/// What workers have registered in one tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Types {
+    /// Attributes of activities.
+    pub activities: BTreeMap<ActivityType, ActivityOptions>,
+    /// Attributes of workflows.
+    pub workflows: BTreeMap<WorkflowType, WorkflowOptions>,
+}
+
+/// What the attribute of a workflow says, each absent unless it is declared.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WorkflowOptions {
+    /// The longest that one run may take.
+    pub execution_timeout: Option<DurationMs>,
+    /// The longest that a chain which begins with it may live.
+    pub chain_execution_timeout: Option<DurationMs>,
+    /// After how long a run counts as late.
+    pub sla: Option<DurationMs>,
+}
 
 /// The options in force, field by field: the call site's, else those of the activity's attribute, else the worker's floor. What all leave open
 /// is for [`crate::retry::RetryPolicy::default`] (three attempts) and no limit. The attribute is the registered one, so that a caller that

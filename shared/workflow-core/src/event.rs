@@ -212,12 +212,15 @@ pub struct WorkflowStarted {
     pub chain_execution_timeout: Option<DurationMs>,
     /// When the chain's time is up, whichever run it has come to: counted from the start of its first run and handed on unchanged.
     pub chain_deadline: Option<Timestamp>,
+    /// After how long the run counts as late; never above its execution timeout. Nothing happens to the run then.
+    pub sla: Option<DurationMs>,
     /// The `config_version` whose limits were used: (generation, number).
     pub config_version: (u64, u64),
 }
 
 impl WorkflowStarted {
-    /// The first event of a child run, as its parent's start message asks for it. The owner sets `config_version` when it decides.
+    /// The first event of a child run, as its parent's start message asks for it. The owner adds what the child's attribute says, and
+    /// `config_version`, when it decides.
     pub fn of_child(namespace: &Namespace, child: &ChildWorkflow, parent: &Parent, workflow_task_timeout: DurationMs) -> Self {
         Self {
             namespace: namespace.clone(),
@@ -234,6 +237,7 @@ impl WorkflowStarted {
             workflow_task_timeout,
             chain_execution_timeout: None,
             chain_deadline: None,
+            sla: None,
             config_version: (0, 0),
         }
     }

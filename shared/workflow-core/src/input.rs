@@ -1,13 +1,14 @@
 //! Inputs: anything that reaches a run.
 
-use crate::command::{ActivityOptions, Command};
+use crate::command::Command;
+use crate::defaults::Types;
 use crate::event::WorkflowStarted;
 use crate::limits::Limits;
+use crate::machine::pause::Pause;
 use crate::message::{ChildOutcome, Message};
 use crate::payload::{Failure, Payload};
 use crate::record::{Dispatch, WorkflowTaskFailure};
-use harvest_ids::{ActivityId, ActivityType, Attempt, DurationMs, EventId, ExecutionId, RequestId, SignalName, Timestamp, WorkerId};
-use std::collections::BTreeMap;
+use harvest_ids::{ActivityId, Attempt, DurationMs, EventId, ExecutionId, RequestId, SignalName, Timestamp, WorkerId};
 
 /// Time, randomness and bounds of one decision.
 #[derive(Debug, Clone)]
@@ -20,8 +21,8 @@ pub struct Env<'a> {
     pub limits: &'a Limits,
     /// The version of the configuration that `limits` come from: (generation, number).
     pub config_version: (u64, u64),
-    /// What the attributes of the run's tenant's activities say, by type, as workers have registered them.
-    pub activity_types: &'a BTreeMap<ActivityType, ActivityOptions>,
+    /// What attributes of the run's tenant say, as workers have registered them.
+    pub types: &'a Types,
 }
 
 /// Anything that reaches a run.
@@ -55,6 +56,20 @@ pub enum Input {
     Terminate {
         /// Why, for people.
         reason: String,
+        /// The caller's id for the call.
+        request_id: Option<RequestId>,
+    },
+    /// Somebody pauses the run.
+    Pause {
+        /// When it goes on by itself; the longest pause when absent.
+        longest: Option<DurationMs>,
+        /// Why, for people.
+        reason: String,
+        /// The caller's id for the call.
+        request_id: Option<RequestId>,
+    },
+    /// Somebody lets a paused run go on.
+    Resume {
         /// The caller's id for the call.
         request_id: Option<RequestId>,
     },
@@ -128,6 +143,8 @@ pub struct Carried {
     pub request_ids: Vec<(RequestId, Timestamp)>,
     /// Cancelling was asked for and the predecessor did not see it.
     pub cancel_requested: Option<String>,
+    /// The predecessor is paused, and so is its successor.
+    pub paused: Option<Pause>,
 }
 
 /// One unread signal.

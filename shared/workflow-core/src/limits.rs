@@ -29,6 +29,8 @@ pub struct Limits {
     pub max_workflow_execution_timeout: Option<DurationMs>,
     /// Fleet ceiling of a chain's lifetime, and the lifetime of chains that declare none.
     pub max_workflow_chain_timeout: Option<DurationMs>,
+    /// The longest that a run stays paused without somebody resuming it.
+    pub max_workflow_pause: DurationMs,
 }
 
 impl Default for Limits {
@@ -46,6 +48,7 @@ impl Default for Limits {
             workflow_panic_max_attempts: 3,
             max_workflow_execution_timeout: None,
             max_workflow_chain_timeout: None,
+            max_workflow_pause: DurationMs::from_millis_const(24 * 3_600 * 1_000),
         }
     }
 }

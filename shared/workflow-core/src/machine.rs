@@ -4,6 +4,7 @@
 
 pub mod activity;
 pub mod child;
+pub mod pause;
 pub mod signal;
 pub mod timer;
 pub mod workflow_task;

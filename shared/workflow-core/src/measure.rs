@@ -47,11 +47,14 @@ fn control_bytes(control: &Control) -> usize {
         Control::ActivityAttemptFailed { failure, .. } => failure_bytes(failure),
         Control::ActivityHeartbeat { details, .. } => details.as_ref().map_or(0, payload_bytes),
         Control::RequestSeen { request_id, .. } => request_id.as_str().len(),
+        Control::Paused { reason, .. } => reason.len(),
         Control::WorkflowTaskRetryDue { .. }
         | Control::ActivityAttemptReleased { .. }
         | Control::ActivityRetryDue { .. }
         | Control::RequestsForgotten { .. }
-        | Control::ChildStartConfirmed { .. } => 0,
+        | Control::ChildStartConfirmed { .. }
+        | Control::SlaBreached { .. }
+        | Control::Resumed { .. } => 0,
     }
 }
 

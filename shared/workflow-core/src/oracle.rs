@@ -14,7 +14,7 @@ use crate::event::{Event, EventKind, WorkflowStarted, WorkflowTimeout};
 use crate::projection::TaskKey;
 use crate::record::{Control, Dispatch, Record};
 use activities::Activities;
-use harvest_ids::{Epoch, EventId, RequestId, Timestamp};
+use harvest_ids::{DurationMs, Epoch, EventId, RequestId, Timestamp};
 use items::{Children, Signals, Timers};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use workflow_task::WorkflowTasks;
@@ -87,6 +87,11 @@ struct Books {
     /// The last record belongs to a decision's commands.
     in_commands: bool,
     cancel: Option<EventId>,
+    /// Since when it is paused, and when that ends by itself.
+    paused: Option<(Timestamp, Timestamp)>,
+    /// Milliseconds of the pauses that are over.
+    stood_still: u64,
+    late: bool,
     dispatches: BTreeSet<(Epoch, u64)>,
     /// What the chain remembers, oldest first; `known` holds the same for looking up.
     requests: VecDeque<RequestId>,
@@ -166,11 +171,14 @@ impl Books {
                 self.activities.failed(*activity_id, *attempt, failure).inspect(|()| self.tasks.news(event.id))
             }
             EventKind::ActivityTimedOut { activity_id, attempt, timeout } => {
-                self.activities.timed_out(*activity_id, *attempt, *timeout, event.at).inspect(|()| self.tasks.news(event.id))
+                self.activities.timed_out(*activity_id, *attempt, *timeout, event.at, self.paused.is_some()).inspect(|()| self.tasks.news(event.id))
             }
             EventKind::ActivityCancelled { activity_id } => self.activities.cancelled(*activity_id).inspect(|()| self.tasks.news(event.id)),
             EventKind::TimerStarted { timer_id, duration } => self.timers.started(event.id, timer_id, event.at.plus(*duration)),
-            EventKind::TimerFired { timer_id, started } => self.timers.fired(*started, timer_id, event.at).inspect(|()| self.tasks.news(event.id)),
+            EventKind::TimerFired { timer_id, started } => {
+                self.going("a timer fired")?;
+                self.timers.fired(*started, timer_id, event.at).inspect(|()| self.tasks.news(event.id))
+            }
             EventKind::TimerCancelled { timer_id, started } => self.timers.cancelled(*started, timer_id),
             EventKind::SideEffectRecorded { .. } | EventKind::MarkerRecorded { .. } => Ok(()),
             EventKind::ChildWorkflowStarted { child } => self.children.started(event.id, child, true),
@@ -232,6 +240,7 @@ impl Books {
         match control {
             Control::WorkflowTaskStarted { at, attempt, dispatch } => {
                 self.time(*at)?;
+                self.going("a workflow task was started")?;
                 self.new_dispatch(dispatch)?;
                 self.tasks.started(*at, *attempt, dispatch, self.last_event)
             }
@@ -241,16 +250,18 @@ impl Books {
             }
             Control::WorkflowTaskRetryDue { at, attempt } => {
                 self.time(*at)?;
+                self.going("a back-off ended")?;
                 self.tasks.retry_due(*at, *attempt)
             }
             Control::ActivityAttemptStarted { at, activity_id, attempt, dispatch } => {
                 self.time(*at)?;
                 self.new_dispatch(dispatch)?;
+                // Also in a pause: the record of a start before it may have been lost with its owner, and be made up when the worker is heard.
                 self.activities.started(*activity_id, *attempt, *at)
             }
             Control::ActivityAttemptFailed { at, activity_id, attempt, failure, retry_at } => {
                 self.time(*at)?;
-                self.activities.attempt_failed(*activity_id, *attempt, failure, *at, *retry_at)
+                self.activities.attempt_failed(*activity_id, *attempt, failure, *at, *retry_at, self.paused.map(|(since, _)| since))
             }
             Control::ActivityAttemptReleased { at, activity_id, attempt } => {
                 self.time(*at)?;
@@ -258,6 +269,7 @@ impl Books {
             }
             Control::ActivityRetryDue { at, activity_id, attempt } => {
                 self.time(*at)?;
+                self.going("a back-off ended")?;
                 self.activities.retry_due(*activity_id, *attempt, *at)
             }
             Control::ActivityHeartbeat { at, activity_id, attempt, details: _ } => {
@@ -283,7 +295,42 @@ impl Books {
                 self.time(*at)?;
                 self.children.known(*started)
             }
+            Control::SlaBreached { at } => {
+                self.time(*at)?;
+                self.going("a run became late")?;
+                rule(!std::mem::replace(&mut self.late, true), || "a run becomes late once".to_owned())?;
+                rule(self.sla_deadline().is_some_and(|deadline| *at >= deadline), || "a run was late before or without its SLA".to_owned())
+            }
+            Control::Paused { at, until, reason: _ } => {
+                self.time(*at)?;
+                self.going("a run was paused")?;
+                rule(self.late || self.sla_deadline().is_none_or(|deadline| *at < deadline), || {
+                    "a late run was paused without saying that it is late".to_owned()
+                })?;
+                self.paused = Some((*at, *until));
+                Ok(())
+            }
+            Control::Resumed { at } => {
+                self.time(*at)?;
+                let (since, _) = self.paused.take().ok_or("a run was resumed that was not paused")?;
+                self.stood_still += u64::try_from(at.since(since).as_millis()).unwrap_or(u64::MAX);
+                self.activities.resumed(since, *at);
+                Ok(())
+            }
         }
+    }
+
+    /// Breaks a rule while the run is paused.
+    fn going(&self, what: &str) -> Verdict {
+        rule(self.paused.is_none(), || format!("{what} while the run was paused"))
+    }
+
+    fn put_off(&self, span: Option<DurationMs>) -> Option<Timestamp> {
+        span.map(|span| self.started_at.plus(span).plus_millis(self.stood_still))
+    }
+
+    fn sla_deadline(&self) -> Option<Timestamp> {
+        self.put_off(self.started.as_ref()?.sla)
     }
 
     /// A dispatch starts one attempt of one task.
@@ -313,10 +360,13 @@ impl Books {
     fn close(&mut self, event: &Event) -> Verdict {
         self.closed = true;
         let started = self.started.as_ref().ok_or("the first record starts the run")?;
+        let was_late = self.paused.is_none() && self.sla_deadline().is_some_and(|deadline| event.at >= deadline);
+        rule(self.late || !was_late, || "a run ended late without saying so".to_owned())?;
         match &event.kind {
             EventKind::WorkflowExecutionTimedOut { timeout } => {
+                self.going("a run timed out")?;
                 let deadline = match timeout {
-                    WorkflowTimeout::Execution => started.execution_timeout.map(|span| self.started_at.plus(span)),
+                    WorkflowTimeout::Execution => self.put_off(started.execution_timeout),
                     WorkflowTimeout::Chain => started.chain_deadline,
                 };
                 rule(deadline.is_some_and(|deadline| event.at >= deadline), || format!("a run times out at its deadline ({timeout:?}), not before"))
@@ -339,13 +389,20 @@ impl Books {
         let mut tasks = BTreeMap::new();
         let mut due_at = None;
         if let (Some(started), false) = (&self.started, self.closed) {
-            let execution = started.execution_timeout.map(|span| self.started_at.plus(span));
-            let dues = [execution, started.chain_deadline, self.tasks.due(started.workflow_task_timeout), self.timers.due(), self.activities.due()];
+            let task = self.tasks.due(started.workflow_task_timeout);
+            let dues = match self.paused {
+                Some((_, until)) => [Some(until), task.filter(|_| self.tasks.pending() == Some(true)), self.activities.due_with_workers(), None, None, None],
+                None => {
+                    let sla = self.sla_deadline().filter(|_| !self.late);
+                    [self.put_off(started.execution_timeout), sla, started.chain_deadline, task, self.timers.due(), self.activities.due()]
+                }
+            };
             due_at = dues.into_iter().flatten().min();
             tasks = self.activities.tasks();
             if let Some(with_worker) = self.tasks.pending() {
                 tasks.insert(TaskKey::Workflow, with_worker);
             }
+            tasks.retain(|_, with_worker| *with_worker || self.paused.is_none());
         }
         let open_items = self.activities.open() + self.timers.open() + self.children.open();
         Review {

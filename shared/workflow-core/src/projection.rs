@@ -28,6 +28,12 @@ pub struct Projection {
     pub tasks: BTreeMap<TaskKey, Task>,
     /// Why the run is blocked by non-determinism, if it is.
     pub blocked: Option<Block>,
+    /// Since when it is paused, if it is.
+    pub paused_at: Option<Timestamp>,
+    /// When it counts as late.
+    pub sla_deadline: Option<Timestamp>,
+    /// When it was found to be late.
+    pub sla_breached_at: Option<Timestamp>,
 }
 
 /// Which task of a run.
@@ -76,6 +82,8 @@ pub struct Touched {
     pub keys: BTreeSet<TaskKey>,
     /// The run has ended: it has no tasks any more.
     pub closed: bool,
+    /// The run was paused or goes on: look at all tasks again.
+    pub all: bool,
 }
 
 /// Which tasks `records` may have changed, so that a run with thousands of open activities need not be projected whole for each decision.
@@ -84,6 +92,10 @@ pub fn touched(records: &[Record]) -> Touched {
     for record in records {
         let key = match record {
             Record::Event(event) => event_touches(event, &mut touched.closed),
+            Record::Control(Control::Paused { .. } | Control::Resumed { .. }) => {
+                touched.all = true;
+                None
+            }
             Record::Control(control) => control_touches(control),
         };
         touched.keys.extend(key);
@@ -139,6 +151,9 @@ fn control_touches(control: &Control) -> Option<TaskKey> {
         | Control::WorkflowTaskRetryDue { .. }
         | Control::RequestSeen { .. }
         | Control::RequestsForgotten { .. }
-        | Control::ChildStartConfirmed { .. } => None,
+        | Control::ChildStartConfirmed { .. }
+        | Control::SlaBreached { .. }
+        | Control::Paused { .. }
+        | Control::Resumed { .. } => None,
     }
 }

@@ -128,6 +128,25 @@ pub enum Control {
         /// The event that started the child.
         started: harvest_ids::EventId,
     },
+    /// The run is late: its SLA has passed. At most once, and nothing else happens.
+    SlaBreached {
+        /// When the owner decided it.
+        at: Timestamp,
+    },
+    /// Somebody paused the run: no task of it is handed out, and its clocks but the chain's stand still.
+    Paused {
+        /// When the owner decided it.
+        at: Timestamp,
+        /// When it goes on by itself.
+        until: Timestamp,
+        /// Why, for people.
+        reason: String,
+    },
+    /// The run goes on.
+    Resumed {
+        /// When the owner decided it.
+        at: Timestamp,
+    },
 }
 
 /// Why a workflow task ended without a decision.

@@ -18,12 +18,13 @@ pub use status::Status;
 use crate::event::WorkflowStarted;
 use crate::machine::activity::{Activity, ActivityPhase};
 use crate::machine::child::Child;
+use crate::machine::pause::Pause;
 use crate::machine::signal::UnreadSignal;
 use crate::machine::timer::Timer;
 use crate::machine::workflow_task::{Deciding, WorkflowTask};
 use crate::projection::Block;
 use crate::record::Dispatch;
-use harvest_ids::{ActivityId, Attempt, EventId, ExecutionId, RequestId, TimerName, Timestamp};
+use harvest_ids::{ActivityId, Attempt, DurationMs, EventId, ExecutionId, RequestId, TimerName, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A request to cancel the run.
@@ -63,6 +64,10 @@ pub struct State {
     pub(crate) signals: BTreeMap<EventId, UnreadSignal>,
     pub(crate) cancel: Option<CancelRequest>,
     pub(crate) requests: RequestMemory,
+    pub(crate) pause: Option<Box<Pause>>,
+    /// For how many milliseconds the run has stood still in pauses that are over.
+    pub(crate) stood_still: u64,
+    pub(crate) sla_breached_at: Option<Timestamp>,
     /// Memory of activities, timers and signals; see `memory`.
     pub(crate) item_bytes: usize,
 }
@@ -199,6 +204,40 @@ impl State {
     /// Whether somebody asked the run to cancel itself.
     pub fn cancel_requested(&self) -> Option<&CancelRequest> {
         self.cancel.as_ref()
+    }
+
+    /// The pause that the run is in.
+    pub fn pause(&self) -> Option<&Pause> {
+        self.pause.as_deref()
+    }
+
+    /// When the run's time is up: its start and its execution timeout, put off by the pauses that are over.
+    pub fn execution_deadline(&self) -> Option<Timestamp> {
+        self.deadline_after(self.started.as_ref()?.execution_timeout)
+    }
+
+    /// When the run counts as late, put off like [`State::execution_deadline`].
+    pub fn sla_deadline(&self) -> Option<Timestamp> {
+        self.deadline_after(self.started.as_ref()?.sla)
+    }
+
+    fn deadline_after(&self, span: Option<DurationMs>) -> Option<Timestamp> {
+        span.map(|span| self.started_at.plus(span).plus_millis(self.stood_still))
+    }
+
+    /// Whether a pause has put the run's deadlines off since the last decision: whoever decided it does not know the present ones.
+    pub fn is_put_off_since_decision(&self) -> bool {
+        self.deciding.put_off
+    }
+
+    /// When the run was found to be late.
+    pub fn sla_breached_at(&self) -> Option<Timestamp> {
+        self.sla_breached_at
+    }
+
+    /// Whether the run is late at `now` and that is not recorded. It cannot become late while it is paused.
+    pub(crate) fn is_late(&self, now: Timestamp) -> bool {
+        self.pause.is_none() && self.sla_breached_at.is_none() && self.sla_deadline().is_some_and(|deadline| deadline <= now)
     }
 
     /// Whether the chain remembers this request id from a signal, a cancel request or a termination.

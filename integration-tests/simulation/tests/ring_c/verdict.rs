@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 const MOST: u32 = 10_000;
 
 fn list(world: &World, status: Option<Status>) -> anyhow::Result<Vec<ExecutionId>> {
-    let filter = RunFilter { namespace: Namespace::default(), status, workflow_type: None, workflow_id: None, after: None, limit: MOST };
+    let filter = RunFilter { status, limit: MOST, ..RunFilter::all(Namespace::default()) };
     Ok(inline(world.store.list(&filter))?.into_iter().map(|row| row.execution_id).collect())
 }
 

@@ -15,9 +15,11 @@ mod eager_start;
 mod endings;
 mod limits;
 mod lists;
+mod pause;
 mod queries;
 mod side_effects;
 mod signals;
+mod sla;
 mod starts;
 mod timers;
 mod workers;
@@ -31,6 +33,14 @@ pub fn all() -> Vec<Case> {
         workers::a_worker_that_is_terminated_finishes_what_it_runs_and_takes_nothing_more,
         workers::garbage_stale_and_stolen_tokens_are_refused_and_harm_nobody,
         workers::connected_workers_are_listed_with_their_code,
+        continue_as_new::reference_12_an_entity_continues_before_its_timeout_ends_it,
+        sla::reference_06_a_late_run_is_counted_once_and_completes_as_ever,
+        sla::reference_07_an_sla_is_never_beyond_the_timeout_and_a_start_may_bring_its_own,
+        sla::reference_08_a_pause_puts_the_sla_off_by_its_length,
+        pause::reference_09_a_chain_whose_time_passed_in_a_pause_ends_when_it_goes_on,
+        pause::a_paused_run_does_nothing_keeps_what_comes_and_goes_on,
+        pause::a_pause_ends_by_itself_and_another_start_finds_the_paused_run,
+        pause::pausing_over_http_says_what_changed_and_what_is_allowed,
         activities::a_result_reaches_the_workflow_and_the_caller,
         activities::a_failing_activity_is_tried_again_by_its_policy_under_one_key,
         activities::attempts_run_out_with_the_last_failure,

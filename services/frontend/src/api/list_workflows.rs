@@ -7,7 +7,7 @@ use harvest_persistence::error::StoreError;
 use harvest_persistence::store::RunFilter;
 use harvest_proto::v1::{ListWorkflowsRequest, ListWorkflowsResponse, NonDeterminismBlock, WorkflowInfo};
 use harvest_rpc::{Error, Reason};
-use harvest_wire::start::{ListWorkflows, encode_page_token};
+use harvest_wire::start::{ListWorkflows, encode_page_token, state_word};
 use tokio::time::Instant;
 
 pub(crate) async fn list_workflows(edge: &Edge, request: ListWorkflowsRequest, deadline: Instant) -> Result<ListWorkflowsResponse, Error> {
@@ -16,6 +16,8 @@ pub(crate) async fn list_workflows(edge: &Edge, request: ListWorkflowsRequest, d
     let filter = RunFilter {
         namespace: list.namespace,
         status: list.status,
+        paused: list.paused,
+        sla_breached: list.sla_breached,
         workflow_type: list.workflow_type,
         workflow_id: list.workflow_id,
         after: list.after,
@@ -44,7 +46,7 @@ fn info(row: RunRow) -> WorkflowInfo {
         workflow_id: row.workflow_id.to_string(),
         execution_id: row.execution_id.to_string(),
         first_execution_id: row.first_execution_id.to_string(),
-        state: it.status.as_str().to_owned(),
+        state: state_word(it.status, it.paused_at.is_some()).to_owned(),
         task_queue: row.task_queue.to_string(),
         started_at_ms: row.started_at.as_millis(),
         closed_at_ms: it.closed_at.map_or(0, |at| at.as_millis()),
@@ -58,5 +60,12 @@ fn info(row: RunRow) -> WorkflowInfo {
         }),
         pending_activities: Vec::new(),
         execution_timeout_ms: row.execution_timeout_ms.unwrap_or(0),
+        sla_ms: row.sla_ms.unwrap_or(0),
+        sla_deadline_at_ms: it.sla_deadline_at.map_or(0, |at| at.as_millis()),
+        sla_breached_at_ms: it.sla_breached_at.map_or(0, |at| at.as_millis()),
+        paused_at_ms: it.paused_at.map_or(0, |at| at.as_millis()),
+        deadline_at_ms: 0,
+        paused_until_ms: 0,
+        pause_reason: String::new(),
     }
 }

@@ -4,7 +4,7 @@ use crate::edge::Edge;
 use crate::refuse::malformed;
 use harvest_ids::{Namespace, Slot, WorkflowType};
 use harvest_proto::internal::v1::StartWorkflowCall;
-use harvest_proto::v1::{StartWorkflowRequest, StartWorkflowResponse};
+use harvest_proto::v1::{StartWorkflowRequest, StartWorkflowResponse, WorkflowTypeInfo};
 use harvest_rpc::{Error, Reason};
 use harvest_wire::start::StartWorkflow;
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ const MAX_SUGGESTIONS: usize = 3;
 
 pub(crate) async fn start_workflow(edge: &Edge, mut request: StartWorkflowRequest, deadline: Instant) -> Result<StartWorkflowResponse, Error> {
     let start = StartWorkflow::from_proto(request.clone(), &edge.options.limits).map_err(malformed)?;
-    check_type(edge, &start.namespace, &start.workflow_type).await?;
+    let declared = registered(edge, &start.namespace, &start.workflow_type).await?;
     // Made once, here: the retries below must be repetitions of one call.
     let workflow_id = start.workflow_id.unwrap_or_else(|| edge.new_workflow_id());
     let request_id = start.request_id.unwrap_or_else(|| edge.new_request_id());
@@ -25,7 +25,7 @@ pub(crate) async fn start_workflow(edge: &Edge, mut request: StartWorkflowReques
     request.request_id = request_id.to_string();
     let eager_worker = start.eager_worker.filter(|worker_id| edge.sessions.serves(worker_id, &start.namespace, &start.task_queue, &start.workflow_type));
     request.eager_worker_id = eager_worker.map(|worker_id| worker_id.to_string()).unwrap_or_default();
-    let make = |shard_id| StartWorkflowCall { shard_id, request: Some(request.clone()) };
+    let make = |shard_id| StartWorkflowCall { shard_id, request: Some(request.clone()), declared: Some(declared.clone()) };
     let mut reply = edge.router.call(slot, deadline, make, |mut client, call| async move { client.start_workflow(call).await }).await?;
     let config = edge.config.get();
     if config.loaded && !config.is_served(&start.namespace, &start.task_queue) {
@@ -34,15 +34,15 @@ pub(crate) async fn start_workflow(edge: &Edge, mut request: StartWorkflowReques
     Ok(reply)
 }
 
-/// Refuses a type that no worker has ever registered, after one fresh look.
-async fn check_type(edge: &Edge, namespace: &Namespace, workflow_type: &WorkflowType) -> Result<(), Error> {
-    if edge.config.get().workflow_type(namespace, workflow_type).is_some() {
-        return Ok(());
+/// What is registered about a type. One that no worker has ever registered is refused, after one fresh look.
+async fn registered(edge: &Edge, namespace: &Namespace, workflow_type: &WorkflowType) -> Result<WorkflowTypeInfo, Error> {
+    if let Some(info) = edge.config.get().workflow_type(namespace, workflow_type) {
+        return Ok(info.to_proto(workflow_type));
     }
     let refreshed = edge.config.refresh().await;
     let config = edge.config.get();
-    if config.workflow_type(namespace, workflow_type).is_some() {
-        return Ok(());
+    if let Some(info) = config.workflow_type(namespace, workflow_type) {
+        return Ok(info.to_proto(workflow_type));
     }
     if let Err(error) = refreshed {
         return Err(Error::unavailable(format!("whether workflow type {:?} exists cannot be told: {}", workflow_type.as_str(), error.message)));

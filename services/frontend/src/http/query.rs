@@ -44,6 +44,12 @@ impl Parameters {
         text.parse().map(Some).map_err(refused)
     }
 
+    /// `true` or `false`.
+    pub(super) fn truth(&mut self, name: &'static str) -> Result<Option<bool>, Error> {
+        let refused = |text: &str| Error::invalid(name, format!("{name} is {text:?}; true and false are allowed"));
+        self.take(name).map(|text| text.parse().map_err(|_| refused(&text))).transpose()
+    }
+
     /// The size of a page. On gRPC 0 is "not given"; whoever writes it here hardly means that.
     pub(super) fn page_size(&mut self, name: &'static str) -> Result<Option<u32>, Error> {
         match self.number(name)? {

@@ -36,6 +36,7 @@ pub(super) async fn start(State(edge): Shared, headers: HeaderMap, mut parts: Pa
         conflict_policy: fields.word("conflict_policy", &policies)?.unwrap_or_default().into(),
         workflow_task_timeout_ms: fields.seconds("workflow_task_timeout_secs")?,
         eager_worker_id: String::new(), // workers speak gRPC
+        sla_ms: fields.seconds("sla_secs")?,
     };
     fields.finish()?;
     let reply = api::start_workflow::start_workflow(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;
@@ -58,6 +59,7 @@ pub(super) async fn list(State(edge): Shared, headers: HeaderMap, uri: Uri) -> A
         workflow_id: parameters.text("workflow_id"),
         page_size: page_size.or(limit).unwrap_or(0),
         page_token: parameters.text("cursor"),
+        sla_breached: parameters.truth("sla_breached")?,
     };
     parameters.finish()?;
     let reply = api::list_workflows::list_workflows(&edge, request, edge.deadline()).await;
@@ -158,6 +160,27 @@ pub(super) async fn terminate(State(edge): Shared, headers: HeaderMap, mut parts
     let request = v1::TerminateWorkflowRequest { workflow, reason, request_id };
     let reply = api::terminate_workflow::terminate_workflow(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;
     Ok(show::of_run(StatusCode::OK, &reply.execution_id, &json!({ "terminated": true, "execution_id": reply.execution_id })))
+}
+
+pub(super) async fn pause(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, mut fields: Fields) -> Answer {
+    let request = v1::PauseWorkflowRequest {
+        workflow: Some(paths::workflow(&headers, &mut parts)?),
+        reason: fields.text("reason")?,
+        request_id: paths::request_id(&headers, fields.id("request_id")?)?,
+        longest_ms: fields.seconds("longest_secs")?,
+    };
+    fields.finish()?;
+    let reply = api::pause_workflow::pause_workflow(&edge, request, edge.deadline()).await;
+    let reply = reply.map_err(|error| fail::renamed(error, &[("longest_ms", "longest_secs")]))?;
+    Ok(show::of_run(StatusCode::OK, &reply.execution_id, &json!({ "paused": true, "changed": reply.changed, "execution_id": reply.execution_id })))
+}
+
+pub(super) async fn resume(State(edge): Shared, headers: HeaderMap, mut parts: PathParts, mut fields: Fields) -> Answer {
+    let (workflow, request_id) = (Some(paths::workflow(&headers, &mut parts)?), paths::request_id(&headers, fields.id("request_id")?)?);
+    fields.finish()?;
+    let request = v1::ResumeWorkflowRequest { workflow, request_id };
+    let reply = api::resume_workflow::resume_workflow(&edge, request, edge.deadline()).await.map_err(|error| fail::renamed(error, &[]))?;
+    Ok(show::of_run(StatusCode::OK, &reply.execution_id, &json!({ "paused": false, "changed": reply.changed, "execution_id": reply.execution_id })))
 }
 
 fn millis(span: Duration) -> u64 {

@@ -200,6 +200,7 @@ fn row(number: i64) -> RunRow {
         task_queue: TaskQueue::default(),
         started_at: Timestamp::from_millis(number),
         execution_timeout_ms: None,
+        sla_ms: Some(2_000),
         mutable: RunMutable {
             status: Status::Running,
             closed_at: None,
@@ -207,6 +208,9 @@ fn row(number: i64) -> RunRow {
             continued_as: None,
             blocked_at: Some(Timestamp::from_millis(9)),
             blocked_reason: Some("TimerMismatch".into()),
+            paused_at: Some(Timestamp::from_millis(5)),
+            sla_deadline_at: Some(Timestamp::from_millis(2_003)),
+            sla_breached_at: None,
         },
     }
 }

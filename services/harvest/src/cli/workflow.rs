@@ -4,8 +4,10 @@ mod cancel;
 mod get;
 mod history;
 mod list;
+mod pause;
 mod query;
 mod result;
+mod resume;
 mod signal;
 mod start;
 mod terminate;
@@ -35,6 +37,10 @@ pub enum Command {
     Cancel(cancel::Cancel),
     /// Ends a workflow from outside, without asking it.
     Terminate(terminate::Terminate),
+    /// Stops handing out a workflow's tasks until it is resumed.
+    Pause(pause::Pause),
+    /// Lets a paused workflow go on.
+    Resume(resume::Resume),
 }
 
 impl Command {
@@ -53,6 +59,8 @@ impl Command {
             Self::Query(command) => command.run(fleet).await,
             Self::Cancel(command) => command.run(fleet).await,
             Self::Terminate(command) => command.run(fleet).await,
+            Self::Pause(command) => command.run(fleet).await,
+            Self::Resume(command) => command.run(fleet).await,
         }
     }
 }

@@ -52,6 +52,7 @@ pub(super) fn workflow_task_with(task: TakenWorkflowTask) -> v1::WorkflowTask {
         last_event_id: task.last_event.0,
         attempt: task.token.attempt.0,
         timeout_ms: task.timeout.as_millis(),
+        started_at_ms: task.started_at.as_millis(),
     }
 }
 

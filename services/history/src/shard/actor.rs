@@ -18,12 +18,12 @@ pub use super::tuning::Tuning;
 use super::{Envelope, ShardHandle};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use harvest_ids::{ActivityType, Epoch, ExecutionId, Namespace, ShardId, Timestamp};
+use harvest_ids::{Epoch, ExecutionId, Namespace, ShardId, Timestamp};
 use harvest_persistence::batch::{OutboxRow, TaskRow};
 use harvest_persistence::error::{CommitError, StoreError};
 use harvest_persistence::store::{BacklogQueue, Fence, ShardStore, ShardWriter, StoredRun, TaskKind};
 use harvest_runtime::{Clock, IdSource, metrics};
-use harvest_workflow_core::command::ActivityOptions;
+use harvest_workflow_core::defaults::Types;
 use harvest_workflow_core::limits::Limits;
 use harvest_workflow_core::state::Status;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -64,8 +64,8 @@ pub struct ShardConfig {
     pub version: (u64, u64),
     /// The bounds.
     pub limits: Limits,
-    /// What attributes of activities say, by tenant.
-    pub activity_types: Arc<BTreeMap<Namespace, BTreeMap<ActivityType, ActivityOptions>>>,
+    /// What attributes say, by tenant.
+    pub types: Arc<BTreeMap<Namespace, Types>>,
 }
 
 /// Something that the shard waited for.

@@ -86,7 +86,7 @@ fn input_bytes(input: &Input) -> usize {
     match input {
         Input::Start { started, carried } => payload_bytes(&started.input) + carried_bytes(carried),
         Input::Signal { payload, .. } => payload_bytes(payload),
-        Input::RequestCancel { reason, .. } | Input::Terminate { reason, .. } => reason.len(),
+        Input::RequestCancel { reason, .. } | Input::Terminate { reason, .. } | Input::Pause { reason, .. } => reason.len(),
         Input::CompleteWorkflowTask(complete) => commands_bytes(&complete.commands) + 8 * complete.consumed_signals.len(),
         Input::FailWorkflowTask { cause, .. } => match cause {
             WorkflowTaskFailure::NonDeterminism { message, expected, actual, .. } => message.len() + expected.len() + actual.len(),
@@ -100,7 +100,12 @@ fn input_bytes(input: &Input) -> usize {
         },
         Input::Heartbeat { details, .. } => details.as_ref().map_or(0, payload_bytes),
         Input::Message(message) => message_bytes(message),
-        Input::StartWorkflowTask { .. } | Input::StartActivity { .. } | Input::AnnounceActivity { .. } | Input::ActivityLost { .. } | Input::Wake => 0,
+        Input::StartWorkflowTask { .. }
+        | Input::StartActivity { .. }
+        | Input::AnnounceActivity { .. }
+        | Input::ActivityLost { .. }
+        | Input::Resume { .. }
+        | Input::Wake => 0,
     }
 }
 

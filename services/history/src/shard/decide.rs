@@ -12,13 +12,13 @@ use harvest_persistence::error::StoreError;
 use harvest_runtime::metrics;
 use harvest_workflow_core::decide::decide;
 use harvest_workflow_core::decision::{Decision, Reject, Reply, Successor};
+use harvest_workflow_core::defaults::Types;
 use harvest_workflow_core::event::WorkflowStarted;
 use harvest_workflow_core::input::{Carried, Env, Input};
 use harvest_workflow_core::message::{Message, MessageBody};
 use harvest_workflow_core::payload::Failure;
 use harvest_workflow_core::record::WorkflowTaskFailure;
 use harvest_workflow_core::state::Status;
-use std::collections::BTreeMap;
 
 impl Actor {
     /// Takes an operation: at once when its run is in memory, later when it must be loaded.
@@ -214,9 +214,9 @@ impl Actor {
     /// The same, as of a time that may be a little ago.
     pub(crate) fn decide_at(&mut self, id: ExecutionId, input: &Input, ride_along: bool, at: Option<Timestamp>) -> Result<Reply, Reject> {
         let (now, random, config) = (at.unwrap_or_else(|| self.now()), self.deps.ids.random_u64(), self.config.clone());
-        let none = BTreeMap::new();
-        let activity_types = self.cache.peek(id).and_then(|run| config.activity_types.get(&run.key.namespace)).unwrap_or(&none);
-        let env = Env { now, random, limits: &config.limits, config_version: config.version, activity_types };
+        let none = Types::default();
+        let types = self.cache.peek(id).and_then(|run| config.types.get(&run.key.namespace)).unwrap_or(&none);
+        let env = Env { now, random, limits: &config.limits, config_version: config.version, types };
         self.cache.touch(id);
         let decided = self.cache.change(id, |run| {
             let Decision { records, messages, successor, reply } = decide(&mut run.state, input, &env)?;
@@ -297,6 +297,7 @@ impl Actor {
             workflow_task_timeout: start.workflow_task_timeout,
             chain_execution_timeout: start.chain_execution_timeout,
             chain_deadline: None,
+            sla: start.sla,
             config_version: self.config.version,
         };
         let input = Input::Start { started: Box::new(started), carried: Carried::default() };

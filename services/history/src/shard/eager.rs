@@ -95,7 +95,7 @@ impl Actor {
         self.cache.peek(id).is_some_and(|run| {
             let state = &run.state;
             let nothing_new = *state.workflow_task() == WorkflowTask::None && state.last_event_id() == ahead.last_event;
-            state.is_open() && nothing_new && state.last_record_at() <= ahead.completed_at && ahead.completed_at <= now
+            state.is_open() && !state.is_put_off_since_decision() && nothing_new && state.last_record_at() <= ahead.completed_at && ahead.completed_at <= now
         })
     }
 

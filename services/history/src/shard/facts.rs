@@ -17,6 +17,7 @@ pub(crate) enum Fact {
     TimerStarted,
     Blocked,
     Panicked,
+    SlaBreached,
 }
 
 /// The facts among records of a run whose state is now `status`.
@@ -38,6 +39,7 @@ pub(crate) fn of_records(records: &[Record], status: Status) -> Vec<Fact> {
             },
             Record::Control(Control::WorkflowTaskFailed { cause: WorkflowTaskFailure::NonDeterminism { .. }, .. }) => facts.push(Fact::Blocked),
             Record::Control(Control::WorkflowTaskFailed { cause: WorkflowTaskFailure::Panicked { .. }, .. }) => facts.push(Fact::Panicked),
+            Record::Control(Control::SlaBreached { .. }) => facts.push(Fact::SlaBreached),
             Record::Control(_) => {}
         }
     }
@@ -63,6 +65,7 @@ pub(crate) fn count(fact: Fact, key: &BusinessKey, queue: &str, started_at: Time
         Fact::Signal => metrics::SIGNAL_RECEIVED.add(1, [workflow, queue]),
         Fact::TimerStarted => metrics::TIMER_STARTED.add(1, []),
         Fact::Blocked => metrics::WORKFLOW_NONDETERMINISTIC_BLOCK.add(1, [workflow, queue]),
+        Fact::SlaBreached => metrics::WORKFLOW_SLA_BREACHED.add(1, [workflow, queue]),
         Fact::Panicked => metrics::WORKFLOW_PANIC.add(1, [workflow, queue]),
     }
 }

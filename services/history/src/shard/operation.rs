@@ -6,6 +6,7 @@ use harvest_wire::worker::DecisionAhead;
 use harvest_workflow_core::decision::Reject;
 use harvest_workflow_core::event::{ActivityScheduled, Event};
 use harvest_workflow_core::input::{Input, TaskToken};
+use harvest_workflow_core::machine::pause::Pause;
 use harvest_workflow_core::message::Message;
 use harvest_workflow_core::payload::{Failure, Payload};
 use harvest_workflow_core::projection::Block;
@@ -141,6 +142,8 @@ pub struct StartOperation {
     pub execution_timeout: Option<DurationMs>,
     /// Declared lifetime of the chain that it begins.
     pub chain_execution_timeout: Option<DurationMs>,
+    /// After how long the run counts as late, as asked for.
+    pub sla: Option<DurationMs>,
     /// How long one workflow task may stay with a worker.
     pub workflow_task_timeout: DurationMs,
     /// An open run of the same key is an error.
@@ -240,6 +243,8 @@ pub struct TakenWorkflowTask {
     pub last_event: EventId,
     /// How long the worker has.
     pub timeout: DurationMs,
+    /// Since when.
+    pub started_at: Timestamp,
 }
 
 /// An activity task as taken.
@@ -301,6 +306,16 @@ pub struct RunView {
     pub continued_as: Option<ExecutionId>,
     /// Effective execution timeout.
     pub execution_timeout: Option<DurationMs>,
+    /// When that ends it.
+    pub execution_deadline: Option<Timestamp>,
+    /// After how long it counts as late.
+    pub sla: Option<DurationMs>,
+    /// When it does.
+    pub sla_deadline: Option<Timestamp>,
+    /// When it was found to be late.
+    pub sla_breached_at: Option<Timestamp>,
+    /// The pause it is in.
+    pub pause: Option<Pause>,
     /// Why it is blocked, if it is.
     pub blocked: Option<Block>,
     /// Open activities; only filled by [`Operation::Describe`].

@@ -9,6 +9,7 @@ use harvest_persistence::store::StoredRun;
 use harvest_workflow_core::event::Event;
 use harvest_workflow_core::input::TaskToken;
 use harvest_workflow_core::machine::activity::{Activity, ActivityPhase};
+use harvest_workflow_core::machine::workflow_task::WorkflowTask;
 use harvest_workflow_core::measure::{event_bytes, record_bytes};
 use harvest_workflow_core::projection::{Projection, TaskKey};
 use harvest_workflow_core::record::Record;
@@ -163,7 +164,11 @@ impl Run {
     /// The workflow task for the worker that has taken it.
     pub(crate) fn taken_workflow_task(&self, token: TaskToken, first_event: EventId, last_event: EventId, timeout: DurationMs) -> TakenWorkflowTask {
         let events = self.events(first_event, last_event);
-        TakenWorkflowTask { token, run: self.view(false), first_event, events, last_event, timeout }
+        let started_at = match self.state.workflow_task() {
+            WorkflowTask::Started { at, .. } => *at,
+            WorkflowTask::None | WorkflowTask::Ready { .. } | WorkflowTask::Backoff { .. } => self.state.last_record_at(),
+        };
+        TakenWorkflowTask { token, run: self.view(false), first_event, events, last_event, timeout, started_at }
     }
 
     /// An activity's task for the worker that has taken it.
@@ -295,6 +300,9 @@ impl Run {
             blocked_at: projection.blocked.as_ref().map(|block| block.since),
             // NUL cannot be stored as text; the message comes from a worker.
             blocked_reason: projection.blocked.as_ref().map(|block| block.message.replace('\0', "\u{fffd}").chars().take(1024).collect()),
+            paused_at: projection.paused_at,
+            sla_deadline_at: projection.sla_deadline,
+            sla_breached_at: projection.sla_breached_at,
         }
     }
 
@@ -310,6 +318,7 @@ impl Run {
             task_queue: started.task_queue.clone(),
             started_at: self.state.started_at().unwrap_or_default(),
             execution_timeout_ms: started.execution_timeout.map(|span| span.as_millis()),
+            sla_ms: started.sla.map(|span| span.as_millis()),
             mutable,
         }
     }
@@ -335,6 +344,11 @@ impl Run {
             last_event: self.state.last_event_id(),
             continued_as: self.state.continued_as(),
             execution_timeout: started.execution_timeout,
+            execution_deadline: self.state.execution_deadline(),
+            sla: started.sla,
+            sla_deadline: self.state.sla_deadline(),
+            sla_breached_at: self.state.sla_breached_at(),
+            pause: self.state.pause().cloned(),
             blocked: self.state.blocked().cloned(),
             activities: if with_activities { self.state.activities().map(|(id, activity)| activity_view(id, activity)).collect() } else { Vec::new() },
         }

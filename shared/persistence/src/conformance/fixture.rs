@@ -40,6 +40,7 @@ pub fn run(number: u64) -> RunRow {
         parent_execution_id: None,
         task_queue: queue("orders"),
         started_at: at(1000 + i64::try_from(number).expect("case numbers are small")),
+        sla_ms: None,
         execution_timeout_ms: None,
         mutable: open(1),
     }
@@ -47,7 +48,17 @@ pub fn run(number: u64) -> RunRow {
 
 /// The changing columns of an open run.
 pub fn open(last_event: u64) -> RunMutable {
-    RunMutable { status: Status::Running, closed_at: None, last_event: EventId(last_event), continued_as: None, blocked_at: None, blocked_reason: None }
+    RunMutable {
+        status: Status::Running,
+        closed_at: None,
+        last_event: EventId(last_event),
+        continued_as: None,
+        blocked_at: None,
+        blocked_reason: None,
+        paused_at: None,
+        sla_deadline_at: None,
+        sla_breached_at: None,
+    }
 }
 
 /// The changing columns of a closed run.

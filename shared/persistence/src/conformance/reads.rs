@@ -140,7 +140,7 @@ pub async fn recovery_finds_the_highest_sequences(subject: &Subject) {
 }
 
 fn filter() -> RunFilter {
-    RunFilter { namespace: Namespace::default(), status: None, workflow_type: None, workflow_id: None, after: None, limit: 100 }
+    RunFilter::all(Namespace::default())
 }
 
 async fn list(subject: &Subject, filter: RunFilter) -> Vec<ExecutionId> {

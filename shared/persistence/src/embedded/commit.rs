@@ -87,7 +87,10 @@ fn runs_changed(write: &Writer<'_>, shard: u32, batch: &Batch) -> Result<(), Com
             Number(new.last_event.0),
             optional_blob(new.continued_as),
             millis(new.blocked_at),
-            reason(new)
+            reason(new),
+            millis(new.paused_at),
+            millis(new.sla_deadline_at),
+            millis(new.sla_breached_at)
         ];
         write.one(include_str!("run/update.sql"), values)?;
     }
@@ -112,7 +115,11 @@ fn run_new(write: &Writer<'_>, shard: u32, row: &RunRow) -> Result<(), CommitErr
         Number(new.last_event.0),
         optional_blob(new.continued_as),
         millis(new.blocked_at),
-        reason(new)
+        reason(new),
+        millis(new.paused_at),
+        millis(new.sla_deadline_at),
+        millis(new.sla_breached_at),
+        row.sla_ms.map(Number)
     ];
     write.one(include_str!("run/insert.sql"), values)
 }

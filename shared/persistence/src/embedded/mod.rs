@@ -32,7 +32,8 @@ use std::sync::Arc;
 pub type StoreClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Schema changes, oldest first; a file's version is how many it has had.
-const SCHEMA: [&str; 2] = [include_str!("schema/0001_initial.sql"), include_str!("schema/0002_activity_type.sql")];
+const SCHEMA: [&str; 3] =
+    [include_str!("schema/0001_initial.sql"), include_str!("schema/0002_activity_type.sql"), include_str!("schema/0003_sla_and_pause.sql")];
 
 /// The store in one SQLite file or in memory. Cheap to clone; the file is free again when the last clone and writer are gone.
 #[derive(Clone)]

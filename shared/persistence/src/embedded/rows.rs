@@ -109,6 +109,7 @@ pub(super) fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
         task_queue: name(row, 6)?,
         started_at: Timestamp::from_millis(get(row, 7)?),
         execution_timeout_ms: timeout.map(u64::try_from).transpose().map_err(|error| corrupt("execution_timeout_ms", error))?,
+        sla_ms: get::<Option<i64>>(row, 18)?.map(u64::try_from).transpose().map_err(|error| corrupt("sla_ms", error))?,
         mutable: RunMutable {
             status: status(row, 9)?,
             closed_at: optional_instant(row, 10)?,
@@ -116,6 +117,9 @@ pub(super) fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
             continued_as: optional_execution_id(row, 12)?,
             blocked_at: optional_instant(row, 13)?,
             blocked_reason: reason.map(String::from_utf8).transpose().map_err(|error| corrupt("blocked_reason", error))?,
+            paused_at: optional_instant(row, 15)?,
+            sla_deadline_at: optional_instant(row, 16)?,
+            sla_breached_at: optional_instant(row, 17)?,
         },
     })
 }

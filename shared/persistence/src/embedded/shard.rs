@@ -134,9 +134,14 @@ impl ShardStore for EmbeddedStore {
         let kind = filter.workflow_type.as_ref().map(WorkflowType::as_str);
         let (started_at, last) = filter.after.map_or((i64::MAX, [0xff; 16]), |(at, id)| (at.as_millis(), blob(id)));
         self.engine.read(|connection| match &filter.workflow_id {
-            None => query(connection, include_str!("run/list.sql"), params![namespace, status, kind, started_at, last, filter.limit], run_row),
+            None => query(
+                connection,
+                include_str!("run/list.sql"),
+                params![namespace, status, kind, started_at, last, filter.limit, filter.paused, filter.sla_breached],
+                run_row,
+            ),
             Some(id) => {
-                let values = params![namespace, status, kind, started_at, last, filter.limit, id.as_str()];
+                let values = params![namespace, status, kind, started_at, last, filter.limit, id.as_str(), filter.paused, filter.sla_breached];
                 query(connection, include_str!("run/list_by_workflow_id.sql"), values, run_row)
             }
         })

@@ -58,7 +58,7 @@ fn instants(instants: impl Iterator<Item = Option<Timestamp>>) -> Vec<Option<i64
     instants.map(|at| at.map(Timestamp::as_millis)).collect()
 }
 
-/// The six columns that change, in the order both branches have them.
+/// The nine columns that change, in the order both branches have them.
 fn mutable<'q>(query: Query<'q>, rows: impl Iterator<Item = &'q RunMutable> + Clone) -> Result<Query<'q>, CommitError> {
     Ok(query
         .bind(rows.clone().map(|row| row.status.as_str()).collect::<Vec<_>>())
@@ -66,7 +66,10 @@ fn mutable<'q>(query: Query<'q>, rows: impl Iterator<Item = &'q RunMutable> + Cl
         .bind(numbers("last_event", rows.clone().map(|row| row.last_event.0))?)
         .bind(optional_uuids(rows.clone().map(|row| row.continued_as)))
         .bind(instants(rows.clone().map(|row| row.blocked_at)))
-        .bind(rows.map(|row| row.blocked_reason.as_ref().map(|reason| reason.as_bytes())).collect::<Vec<_>>()))
+        .bind(rows.clone().map(|row| row.blocked_reason.as_ref().map(|reason| reason.as_bytes())).collect::<Vec<_>>())
+        .bind(instants(rows.clone().map(|row| row.paused_at)))
+        .bind(instants(rows.clone().map(|row| row.sla_deadline_at)))
+        .bind(instants(rows.map(|row| row.sla_breached_at))))
 }
 
 fn runs_changed<'q>(query: Query<'q>, rows: &'q [RunUpdate]) -> Result<Query<'q>, CommitError> {
@@ -74,7 +77,8 @@ fn runs_changed<'q>(query: Query<'q>, rows: &'q [RunUpdate]) -> Result<Query<'q>
 }
 
 fn runs_new<'q>(query: Query<'q>, rows: &'q [RunRow]) -> Result<Query<'q>, CommitError> {
-    let timeouts = rows.iter().map(|row| row.execution_timeout_ms.map(|ms| number("execution_timeout_ms", ms)).transpose());
+    let spans =
+        |what: &str, of: fn(&RunRow) -> Option<u64>| rows.iter().map(|row| of(row).map(|ms| number(what, ms)).transpose()).collect::<Result<Vec<_>, _>>();
     let query = query
         .bind(uuids(rows.iter().map(|row| row.execution_id)))
         .bind(rows.iter().map(|row| row.namespace.as_str()).collect::<Vec<_>>())
@@ -84,7 +88,8 @@ fn runs_new<'q>(query: Query<'q>, rows: &'q [RunRow]) -> Result<Query<'q>, Commi
         .bind(optional_uuids(rows.iter().map(|row| row.parent_execution_id)))
         .bind(rows.iter().map(|row| row.task_queue.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.started_at.as_millis()).collect::<Vec<_>>())
-        .bind(timeouts.collect::<Result<Vec<_>, _>>()?);
+        .bind(spans("execution_timeout_ms", |row| row.execution_timeout_ms)?)
+        .bind(spans("sla_ms", |row| row.sla_ms)?);
     mutable(query, rows.iter().map(|row| &row.mutable))
 }
 

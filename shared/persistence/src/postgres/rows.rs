@@ -37,6 +37,10 @@ fn optional_execution_id(row: &PgRow, name: &str) -> Result<Option<ExecutionId>,
     column::<Option<Uuid>>(row, name)?.map(execution_id).transpose()
 }
 
+fn optional_instant(row: &PgRow, name: &str) -> Result<Option<Timestamp>, StoreError> {
+    Ok(column::<Option<i64>>(row, name)?.map(Timestamp::from_millis))
+}
+
 pub(super) fn status(text: &str) -> Result<Status, StoreError> {
     Status::parse(text).ok_or_else(|| corrupt("status", format!("{text:?} is no status")))
 }
@@ -64,13 +68,17 @@ pub(super) fn run_row(row: &PgRow) -> Result<RunRow, StoreError> {
         task_queue: name(row, "task_queue")?,
         started_at: Timestamp::from_millis(column(row, "started_at")?),
         execution_timeout_ms: timeout.map(u64::try_from).transpose().map_err(|error| corrupt("execution_timeout_ms", error))?,
+        sla_ms: column::<Option<i64>>(row, "sla_ms")?.map(u64::try_from).transpose().map_err(|error| corrupt("sla_ms", error))?,
         mutable: RunMutable {
             status: status(column(row, "status")?)?,
-            closed_at: column::<Option<i64>>(row, "closed_at")?.map(Timestamp::from_millis),
+            closed_at: optional_instant(row, "closed_at")?,
             last_event: EventId(unsigned(row, "last_event")?),
             continued_as: optional_execution_id(row, "continued_as")?,
-            blocked_at: column::<Option<i64>>(row, "blocked_at")?.map(Timestamp::from_millis),
+            blocked_at: optional_instant(row, "blocked_at")?,
             blocked_reason: reason.map(String::from_utf8).transpose().map_err(|error| corrupt("blocked_reason", error))?,
+            paused_at: optional_instant(row, "paused_at")?,
+            sla_deadline_at: optional_instant(row, "sla_deadline_at")?,
+            sla_breached_at: optional_instant(row, "sla_breached_at")?,
         },
     })
 }

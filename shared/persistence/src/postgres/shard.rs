@@ -166,10 +166,11 @@ fn list_query(filter: &RunFilter) -> Query<'_> {
         .bind(started_at)
         .bind(last)
         .bind(i64::from(filter.limit));
-    match &filter.workflow_id {
+    let query = match &filter.workflow_id {
         Some(workflow_id) => query.bind(workflow_id.as_str()),
         None => query,
-    }
+    };
+    query.bind(filter.paused).bind(filter.sla_breached)
 }
 
 fn stored_run(row: &PgRow) -> Result<StoredRun, StoreError> {

@@ -1,6 +1,8 @@
--- Rows $from to $to of shard 0. Up to 90 000 a run is closed; above it is open and has everything that a run can have.
-INSERT INTO shard_0.run (shard_id, execution_id, namespace, workflow_type, workflow_id, first_execution_id, task_queue, started_at, status, last_event)
-SELECT 0, id, 'default', 'order', 'order-' || n, id, 'orders', n, CASE WHEN n > 90000 THEN 'RUNNING' ELSE 'COMPLETED' END, 5
+-- Rows $from to $to of shard 0. Up to 90 000 a run is closed, and a few of the oldest were late, or are paused; above it is open and has everything that a run can have.
+INSERT INTO shard_0.run (shard_id, execution_id, namespace, workflow_type, workflow_id, first_execution_id, task_queue, started_at, status, last_event,
+    sla_breached_at, paused_at)
+SELECT 0, id, 'default', 'order', 'order-' || n, id, 'orders', n, CASE WHEN n > 90000 THEN 'RUNNING' ELSE 'COMPLETED' END, 5,
+    CASE WHEN n BETWEEN 10 AND 20 THEN n END, CASE WHEN n BETWEEN 90010 AND 90020 THEN n END
 FROM generate_series($from, $to) n, LATERAL (SELECT ('00070000-0000-8000-8000-' || lpad(to_hex(n), 12, '0'))::uuid AS id) i;
 
 INSERT INTO shard_0.history (shard_id, execution_id, first_record, record_count, first_event, event_count, records)

@@ -36,6 +36,8 @@ metrics! {
     WORKFLOW_TIMEOUT: Counter = "harvest.workflow.timeout", "", ["workflow", "queue"];
     #[doc = "Runs closed by the timeout of their chain."]
     WORKFLOW_CHAIN_TIMEOUT: Counter = "harvest.workflow.chain_timeout", "", ["workflow", "queue"];
+    #[doc = "Runs that were found to be late: their SLA passed. Nothing else happens to them."]
+    WORKFLOW_SLA_BREACHED: Counter = "harvest.workflow.sla_breached", "", ["workflow", "queue"];
     #[doc = "Runs that continued as new."]
     WORKFLOW_CONTINUE_AS_NEW: Counter = "harvest.workflow.continue_as_new", "", ["workflow"];
     #[doc = "Workflow tasks whose code did not match the history: the run is blocked until one does."]

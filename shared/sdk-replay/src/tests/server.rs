@@ -30,6 +30,7 @@ pub(super) fn started() -> WorkflowStarted {
         workflow_task_timeout: DurationMs::from_millis_const(10_000),
         chain_execution_timeout: None,
         chain_deadline: None,
+        sla: None,
         config_version: (0, 0),
     }
 }

@@ -4,8 +4,8 @@ use crate::client::{Client, ClientError, WorkflowOutcomeError, new_request_id};
 use crate::error::details_value;
 use crate::payload;
 use harvest_proto::v1::{
-    CancelWorkflowRequest, Event, GetHistoryRequest, GetResultRequest, GetResultResponse, GetWorkflowRequest, QueryWorkflowRequest, SignalWorkflowRequest,
-    TerminateWorkflowRequest, WorkflowInfo, WorkflowRef,
+    CancelWorkflowRequest, Event, GetHistoryRequest, GetResultRequest, GetResultResponse, GetWorkflowRequest, PauseWorkflowRequest, QueryWorkflowRequest,
+    ResumeWorkflowRequest, SignalWorkflowRequest, TerminateWorkflowRequest, WorkflowInfo, WorkflowRef,
 };
 use harvest_wire::{failure, payload as wire_payload};
 use serde::Serialize;
@@ -134,6 +134,35 @@ impl<R> WorkflowHandle<R> {
     pub async fn terminate(&self, reason: &str) -> Result<(), ClientError> {
         let request = TerminateWorkflowRequest { workflow: Some(self.reference.clone()), reason: reason.to_owned(), request_id: new_request_id() };
         self.client.call(request, |mut service, request| async move { service.terminate_workflow(request).await }).await?;
+        Ok(())
+    }
+
+    /// Stops handing out the run's tasks until it is resumed, at the latest after 24 hours. What workers have in their hands goes on.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn pause(&self, reason: &str) -> Result<(), ClientError> {
+        self.pause_for(None, reason).await
+    }
+
+    /// The same with a time of its own after which the run goes on by itself, at most 24 hours.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn pause_for(&self, longest: impl Into<Option<Duration>>, reason: &str) -> Result<(), ClientError> {
+        let longest_ms = crate::options::span("longest", longest.into())?.map(harvest_ids::DurationMs::as_millis);
+        let request = PauseWorkflowRequest { workflow: Some(self.reference.clone()), reason: reason.to_owned(), request_id: new_request_id(), longest_ms };
+        self.client.call(request, |mut service, request| async move { service.pause_workflow(request).await }).await?;
+        Ok(())
+    }
+
+    /// Lets a paused run go on.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn resume(&self) -> Result<(), ClientError> {
+        let request = ResumeWorkflowRequest { workflow: Some(self.reference.clone()), request_id: new_request_id() };
+        self.client.call(request, |mut service, request| async move { service.resume_workflow(request).await }).await?;
         Ok(())
     }
 

@@ -29,6 +29,7 @@ pub struct StartOptions {
     pub(crate) task_queue: Option<String>,
     pub(crate) request_id: Option<String>,
     pub(crate) execution_timeout: Option<Duration>,
+    pub(crate) sla: Option<Duration>,
     pub(crate) workflow_task_timeout: Option<Duration>,
     pub(crate) conflict_policy: ConflictPolicy,
 }
@@ -57,6 +58,13 @@ impl StartOptions {
     #[must_use]
     pub fn execution_timeout(mut self, longest: Duration) -> Self {
         self.execution_timeout = Some(longest);
+        self
+    }
+
+    /// Sets after how long the run counts as late, 1 ms to 10 years; default the workflow's attribute. Nothing happens to the run then.
+    #[must_use]
+    pub fn sla(mut self, sla: Duration) -> Self {
+        self.sla = Some(sla);
         self
     }
 

@@ -144,6 +144,7 @@ pub(crate) fn register_workflows(list: Vec<WorkflowRegistration>) -> Result<BTre
         WorkflowType::new(name).map_err(|error| declaration(HarvestError::invalid("name", error)))?;
         span("execution_timeout", workflow.execution_timeout).map_err(declaration)?;
         span("chain_execution_timeout", workflow.chain_execution_timeout).map_err(declaration)?;
+        span("sla", workflow.sla).map_err(declaration)?;
         if known.insert(name, workflow).is_some() {
             return Err(BuildError::Duplicate { kind: "workflow", name: name.to_owned() });
         }

@@ -166,6 +166,7 @@ fn hello(worker: &WorkerShared, resume: &str) -> Hello {
                 name: it.name.to_owned(),
                 execution_timeout_ms: millis(it.execution_timeout),
                 chain_execution_timeout_ms: millis(it.chain_execution_timeout),
+                sla_ms: millis(it.sla),
             })
             .collect(),
         activity_types: activities.map(|it| ActivityTypeInfo { name: it.name.to_owned(), options: declared(&it.options) }).collect(),

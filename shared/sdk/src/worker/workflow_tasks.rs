@@ -7,7 +7,8 @@ use crate::worker::credits::Place;
 use crate::worker::eager::{self, Asked};
 use crate::worker::runs::{self, catch_up};
 use crate::workflow::run::{Run, RunError};
-use harvest_ids::EventId;
+use crate::workflow::shared::Told;
+use harvest_ids::{EventId, Timestamp};
 use harvest_proto::v1::fail_workflow_task_request::Cause;
 use harvest_proto::v1::worker_service_client::WorkerServiceClient;
 use harvest_proto::v1::{CompleteWorkflowTaskRequest, FailWorkflowTaskRequest, NonDeterminism, WorkflowTask};
@@ -34,15 +35,22 @@ async fn run(worker: Arc<WorkerShared>, worker_id: String, mut task: WorkflowTas
     let deadline = Instant::now() + timeout;
     let execution_id = task.workflow.as_ref().map(|workflow| workflow.execution_id.clone()).unwrap_or_default();
     let last = EventId(task.last_event_id.max(task.events.last().map_or(0, |event| event.event_id)));
+    let instant = |millis| Some(millis).filter(|millis| *millis != 0).map(Timestamp::from_millis);
+    let told = Told { at: instant(task.started_at_ms), deadline: task.workflow.as_ref().and_then(|workflow| instant(workflow.deadline_at_ms)) };
     let events = std::mem::take(&mut task.events);
 
     let mut attempt = match worker.cache.take(&execution_id).await {
-        Some(cached) => decide(&worker, &execution_id, cached, events.clone(), last, deadline).await,
+        Some(mut cached) => {
+            cached.set_told(told);
+            decide(&worker, &execution_id, cached, events.clone(), last, deadline).await
+        }
         None => Err(RunError::OutOfStep("it is not in memory".to_owned())),
     };
     if let Err(RunError::OutOfStep(why)) = &attempt {
         tracing::trace!(execution_id, why, "the run is replayed from its full history");
-        attempt = decide(&worker, &execution_id, Run::new(worker.registry.clone()), events, last, deadline).await;
+        let mut run = Run::new(worker.registry.clone());
+        run.set_told(told);
+        attempt = decide(&worker, &execution_id, run, events, last, deadline).await;
     }
     match attempt {
         Ok((run, completion)) => complete(&worker, &worker_id, &task, &execution_id, run, completion, deadline).await,

@@ -7,12 +7,12 @@ use crate::payload;
 use crate::workflow::future::{ActivityFuture, Cancelled, ContinueAsNew, ItemFuture, TimerHandle};
 use crate::workflow::shared::RunShared;
 use harvest_ids::{ActivityType, DurationMs, TimerName, Timestamp, WorkflowType};
-use harvest_sdk_replay::{Handle, Take};
+use harvest_sdk_replay::{Handle, Recorded, Take};
 use harvest_workflow_core::command::{Command, ScheduleActivity};
-use harvest_workflow_core::event::WorkflowStarted;
+use harvest_workflow_core::event::{SideEffectKind, WorkflowStarted};
 use harvest_workflow_core::payload::Payload;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -54,6 +54,22 @@ pub struct WorkflowInfo {
     pub execution_timeout: Option<Duration>,
     /// How many events its history has, as of now in the code.
     pub history_event_count: u64,
+}
+
+/// The name under which [`WorkflowContext::should_continue_as_new`] records the clock: readings of authors have none, so that neither takes the
+/// other's.
+const CONTINUE_AS_NEW_READING: &str = "__harvest_continue_as_new";
+
+/// What it found, with what it said then: a replay says the same, though a pause may have put the deadline off since.
+#[derive(Serialize, Deserialize)]
+struct Reading {
+    at_ms: i64,
+    answer: bool,
+}
+
+/// Milliseconds since the Unix epoch.
+pub(crate) fn unix_millis(at: SystemTime) -> i64 {
+    at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// An instant as the standard library has it.
@@ -179,16 +195,30 @@ impl WorkflowContext {
         self.shared.lock().machine.finish(Command::ContinueAsNew { input, workflow_type, task_queue: None });
     }
 
-    /// Whether it is time to continue as new: the history has more than 10 000 events, or 0.8 of the execution timeout is used (both
-    /// can be set on the builder). Reads only what is recorded.
+    /// Whether it is time to continue as new: the history has more than 10 000 events, or 0.8 of the execution timeout is used (both can be set
+    /// on the builder; pauses do not count). When it says so, continue as new.
+    ///
+    /// With an execution timeout each call looks at the clock and records what it found: ask once per turn of a loop, not everywhere in it.
+    /// In the part of a history that was recorded before there were such readings only the number of events counts.
     pub fn should_continue_as_new(&self) -> bool {
         let advice = self.shared.registry.continue_as_new;
-        if self.history_event_count() > advice.events {
-            return true;
+        let is_long = self.history_event_count() > advice.events;
+        let Some(timeout) = self.started.execution_timeout else { return is_long };
+        let mut state = self.shared.lock();
+        match state.machine.reading(CONTINUE_AS_NEW_READING) {
+            None | Some(Recorded::Diverged) => is_long,
+            Some(Recorded::Value(recorded)) => payload::from_payload::<Reading>("reading", &recorded).map_or(is_long, |reading| reading.answer),
+            Some(Recorded::Fresh) => {
+                // The server's clock, which also ends the run: the worker's may differ.
+                let now = state.machine.newest_at().max(state.told.at.unwrap_or_default());
+                let ends_at = state.told.deadline.unwrap_or_else(|| self.started_at.plus(timeout));
+                let spare = timeout.as_duration().mul_f64(1.0 - advice.deadline_fraction);
+                let reading = Reading { at_ms: now.as_millis(), answer: is_long || system_time(now) + spare >= system_time(ends_at) };
+                let value = payload::to_payload("reading", &reading).unwrap_or_else(|_| Payload::null());
+                state.machine.record_side_effect(SideEffectKind::Now, Some(CONTINUE_AS_NEW_READING), value);
+                reading.answer
+            }
         }
-        let Some(timeout) = self.started.execution_timeout else { return false };
-        let used = self.shared.lock().machine.now().since(self.started_at);
-        used.as_secs_f64() >= timeout.as_duration().as_secs_f64() * advice.deadline_fraction
     }
 
     /// How many events the history has, as of now in the code.
@@ -196,7 +226,7 @@ impl WorkflowContext {
         self.shared.lock().machine.seen().0
     }
 
-    /// When the run's execution timeout ends it, if it has one.
+    /// When the run's execution timeout ends it, if it has one and is never paused: the same on every replay.
     pub fn deadline(&self) -> Option<SystemTime> {
         self.started.execution_timeout.map(|timeout| system_time(self.started_at.plus(timeout)))
     }

@@ -2,7 +2,7 @@
 
 use crate::error::HarvestError;
 use crate::payload;
-use crate::workflow::context::{WorkflowContext, system_time};
+use crate::workflow::context::{WorkflowContext, system_time, unix_millis};
 use harvest_ids::Timestamp;
 use harvest_sdk_replay::Recorded;
 use harvest_workflow_core::event::SideEffectKind;
@@ -10,7 +10,7 @@ use harvest_workflow_core::payload::Payload;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 use uuid::Uuid;
 
 impl WorkflowContext {
@@ -31,8 +31,7 @@ impl WorkflowContext {
 
     /// The worker's clock, recorded: one event per call. [`WorkflowContext::now`] is free and mostly as good.
     pub fn system_now(&self) -> SystemTime {
-        let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
-        system_time(Timestamp::from_millis(self.recorded(SideEffectKind::Now, millis)))
+        system_time(Timestamp::from_millis(self.recorded(SideEffectKind::Now, unix_millis(SystemTime::now()))))
     }
 
     /// A random UUID, recorded.

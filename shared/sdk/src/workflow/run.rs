@@ -4,7 +4,7 @@ use crate::definition::BoxFuture;
 use crate::error::{HarvestError, WorkflowFailure};
 use crate::registry::Registry;
 use crate::workflow::context::WorkflowContext;
-use crate::workflow::shared::RunShared;
+use crate::workflow::shared::{RunShared, Told};
 use harvest_ids::{EventId, Timestamp};
 use harvest_sdk_replay::{Completion, FeedError, Mismatch, ReplayError, Step, Take};
 use harvest_workflow_core::command::Command;
@@ -123,6 +123,11 @@ impl Run {
     /// Notes what the server's clock shows.
     pub(crate) fn set_clock(&mut self, clock: ServerClock) {
         self.clock = Some(clock);
+    }
+
+    /// Notes what the server told with a workflow task.
+    pub(crate) fn set_told(&mut self, told: Told) {
+        self.shared.lock().told = told;
     }
 
     /// The earliest time that the server can give to the next event of the run, when it can be told: the run is up to date then, and nothing

@@ -2,6 +2,7 @@
 
 use crate::error::HarvestError;
 use crate::registry::Registry;
+use harvest_ids::Timestamp;
 use harvest_sdk_replay::{Machine, WaitKey};
 use harvest_workflow_core::payload::Payload;
 use std::collections::BTreeMap;
@@ -11,6 +12,15 @@ use std::task::Waker;
 /// Answers one kind of query from the code's state.
 pub(crate) type QueryHandler = Arc<dyn Fn(&Payload) -> Result<Payload, HarvestError> + Send + Sync>;
 
+/// What a server tells with a workflow task; each may be missing.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Told {
+    /// When it gave the task out.
+    pub(crate) at: Option<Timestamp>,
+    /// When the execution timeout ends the run, pauses included.
+    pub(crate) deadline: Option<Timestamp>,
+}
+
 /// The mutable part.
 #[derive(Default)]
 pub(crate) struct RunState {
@@ -18,6 +28,8 @@ pub(crate) struct RunState {
     /// Who waits for what.
     pub(crate) wakers: BTreeMap<WaitKey, Vec<Waker>>,
     pub(crate) queries: BTreeMap<String, QueryHandler>,
+    /// What the server told with the newest workflow task.
+    pub(crate) told: Told,
     /// Counts things that the SDK names for the author (children, deadlines of signals).
     pub(crate) named: u64,
 }

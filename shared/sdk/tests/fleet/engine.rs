@@ -6,6 +6,7 @@ use harvest_proto::v1::{self, AnnounceReply, ServerMessage, server_message::Mess
 use harvest_wire::{event, failure, payload, token};
 use harvest_workflow_core::decide::decide;
 use harvest_workflow_core::decision::{Reject, Reply};
+use harvest_workflow_core::defaults::Types;
 use harvest_workflow_core::event::{Event, WorkflowStarted};
 use harvest_workflow_core::input::{Carried, Env, Input, TaskToken};
 use harvest_workflow_core::limits::Limits;
@@ -130,7 +131,7 @@ impl Engine {
     pub fn input_at(&mut self, id: ExecutionId, input: &Input, now: Timestamp) -> Result<Reply, Reject> {
         self.sequence += 1;
         let random = self.sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let env = Env { now, random, limits: &self.limits, config_version: (0, 0), activity_types: &BTreeMap::new() };
+        let env = Env { now, random, limits: &self.limits, config_version: (0, 0), types: &Types::default() };
         let run = self.runs.get_mut(&id).ok_or(Reject::NotFound)?;
         let decision = decide(&mut run.state, input, &env)?;
         run.events.extend(decision.records.into_iter().filter_map(|record| match record {
@@ -165,6 +166,7 @@ impl Engine {
                         workflow_task_timeout: *workflow_task_timeout,
                         chain_execution_timeout: None,
                         chain_deadline: None,
+                        sla: None,
                         config_version: (0, 0),
                     },
                     Carried::default(),
@@ -287,6 +289,7 @@ impl Engine {
             last_event_id: to.0,
             attempt: token.attempt.0,
             timeout_ms: timeout.as_millis(),
+            started_at_ms: 0,
         }
     }
 

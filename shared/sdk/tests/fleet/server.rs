@@ -188,6 +188,7 @@ impl WorkflowService for Services {
                     workflow_task_timeout: DurationMs::from_millis_const(10_000),
                     chain_execution_timeout: None,
                     chain_deadline: None,
+                    sla: None,
                     config_version: (0, 0),
                 };
                 engine.start(started, Carried::default())
@@ -303,5 +304,20 @@ impl WorkflowService for Services {
         let id = self.engine.lock().unwrap().resolve(it.workflow)?;
         self.input(id, &Input::Terminate { reason: it.reason, request_id: RequestId::new(&it.request_id).ok() })?;
         Ok(Response::new(TerminateWorkflowResponse { execution_id: id.to_string() }))
+    }
+
+    async fn pause_workflow(&self, request: Request<PauseWorkflowRequest>) -> Answer<PauseWorkflowResponse> {
+        let it = request.into_inner();
+        let id = self.engine.lock().unwrap().resolve(it.workflow)?;
+        let request_id = RequestId::new(&it.request_id).ok();
+        self.input(id, &Input::Pause { longest: it.longest_ms.map(DurationMs::from_millis_const), reason: it.reason, request_id })?;
+        Ok(Response::new(PauseWorkflowResponse { execution_id: id.to_string(), changed: true }))
+    }
+
+    async fn resume_workflow(&self, request: Request<ResumeWorkflowRequest>) -> Answer<ResumeWorkflowResponse> {
+        let it = request.into_inner();
+        let id = self.engine.lock().unwrap().resolve(it.workflow)?;
+        self.input(id, &Input::Resume { request_id: RequestId::new(&it.request_id).ok() })?;
+        Ok(Response::new(ResumeWorkflowResponse { execution_id: id.to_string(), changed: true }))
     }
 }

@@ -91,6 +91,7 @@ fn started(it: v1::WorkflowStarted) -> Result<WorkflowStarted, WireError> {
         workflow_task_timeout: span("workflow_task_timeout_ms", it.workflow_task_timeout_ms)?,
         chain_execution_timeout: span_or_none("chain_execution_timeout_ms", it.chain_execution_timeout_ms)?,
         chain_deadline: it.chain_deadline_ms.map(Timestamp::from_millis),
+        sla: span_or_none("sla_ms", it.sla_ms)?,
         config_version: (it.config_generation, it.config_number),
     })
 }

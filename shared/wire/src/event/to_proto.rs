@@ -101,6 +101,7 @@ fn started(it: &WorkflowStarted) -> v1::WorkflowStarted {
         workflow_task_timeout_ms: it.workflow_task_timeout.as_millis(),
         chain_execution_timeout_ms: millis_or_zero(it.chain_execution_timeout),
         chain_deadline_ms: it.chain_deadline.map(harvest_ids::Timestamp::as_millis),
+        sla_ms: millis_or_zero(it.sla),
         config_generation: it.config_version.0,
         config_number: it.config_version.1,
     }

@@ -134,6 +134,7 @@ mirror! {
         namespace: String, workflow_type: String, workflow_id: String, execution_id: String, first_execution_id: String, continued_from: String,
         parent: Option<Parent>, task_queue: String, input: Option<PayloadJson>, request_id: String, execution_timeout_ms: u64,
         workflow_task_timeout_ms: u64, config_generation: u64, config_number: u64, chain_execution_timeout_ms: u64, chain_deadline_ms: Option<i64>,
+        sla_ms: u64,
     }
     WorkflowTaskCompleted { worker_id: String, build_id: String, sdk: String, seen_event_id: u64, consumed_signal_event_ids: Vec<u64> }
     WorkflowCompleted { output: Option<PayloadJson> }

@@ -2,7 +2,6 @@
 
 use super::Emitter;
 use super::commands::bounded_failure;
-use super::emitter::plus_millis;
 use crate::decision::Reject;
 use crate::event::{ActivityTimeout, EventKind};
 use crate::input::TaskToken;
@@ -82,8 +81,10 @@ pub(super) fn attempt_failed(
     };
     let listed = failure.error_type != "Error" && policy.non_retryable_errors.contains(&failure.error_type);
     let delay = if final_by_kind || failure.non_retryable || listed { None } else { policy.next_delay(attempt, activity.last_delay, random) };
-    let retry_at = delay.map(|delay| plus_millis(emitter.at, retry_after.map_or(delay, |asked| asked.min(RETRY_AFTER_CEILING).as_millis())));
-    let too_late = activity.closes_at().is_some_and(|close| retry_at.is_some_and(|retry| retry >= close));
+    let retry_at = delay.map(|delay| emitter.at.plus_millis(retry_after.map_or(delay, |asked| asked.min(RETRY_AFTER_CEILING).as_millis())));
+    let stood_still = emitter.state.pause().map_or(0, |pause| pause.stood_still(activity.scheduled_at(), emitter.at));
+    let closes_at = activity.closes_at().map(|at| at.plus_millis(stood_still));
+    let too_late = closes_at.is_some_and(|close| retry_at.is_some_and(|retry| retry >= close));
     match (retry_at, timeout) {
         // No time is left for it: workflow code sees the budget as the reason, not an attempt.
         (Some(_), _) if too_late => {

@@ -2,17 +2,16 @@
 
 use super::Emitter;
 use super::signal::at_most;
-use crate::command::{ActivityOptions, Command, ScheduleActivity, StartChildWorkflow};
+use crate::command::{Command, ScheduleActivity, StartChildWorkflow};
 use crate::decision::Reject;
-use crate::defaults;
+use crate::defaults::{self, Types};
 use crate::event::{ActivityScheduled, ChildWorkflow, EventKind};
 use crate::limits::Limits;
 use crate::payload::{Failure, Payload};
 use crate::random::SplitMix64;
 use crate::retry::RetryPolicy;
 use crate::state::State;
-use harvest_ids::{ActivityId, ActivityType, EventId, ExecutionId, Slot, TimerName, Timestamp};
-use std::collections::BTreeMap;
+use harvest_ids::{ActivityId, EventId, ExecutionId, Slot, TimerName, Timestamp};
 use std::fmt;
 
 /// Most bytes of a text for people (failure messages, reasons): what is longer is cut.
@@ -26,7 +25,7 @@ const MAX_LISTED_ERRORS: usize = 1_000;
 pub(super) struct Planner<'a> {
     state: &'a State,
     limits: &'a Limits,
-    activity_types: &'a BTreeMap<ActivityType, ActivityOptions>,
+    types: &'a Types,
     at: Timestamp,
     /// The event id that the first command will have.
     first: u64,
@@ -44,7 +43,7 @@ impl<'a> Planner<'a> {
         Self {
             state,
             limits: emitter.limits,
-            activity_types: emitter.activity_types,
+            types: emitter.types,
             at: emitter.at,
             first: state.last_event_id().0.saturating_add(2),
             random: SplitMix64::new(seed),
@@ -113,7 +112,7 @@ impl<'a> Planner<'a> {
         self.open_activities = self.open_activities.saturating_add(1);
         at_most("max_open_items", self.open_activities, self.limits.max_open_items)?;
         let mine = self.state.started().ok_or(Reject::NotFound)?;
-        let options = defaults::resolve(schedule, self.activity_types.get(&schedule.activity_type));
+        let options = defaults::resolve(schedule, self.types.activities.get(&schedule.activity_type));
         let retry = options.retry.unwrap_or_default();
         check_policy(index, &retry)?;
         Ok(EventKind::ActivityScheduled(Box::new(ActivityScheduled {

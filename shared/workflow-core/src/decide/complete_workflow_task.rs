@@ -1,7 +1,7 @@
 //! A worker has decided.
 
 use super::Emitter;
-use super::close::close;
+use super::close::{close, note_breach};
 use super::commands::{Planner, bounded_text, command_too_large, is_terminal};
 use super::fail_workflow_task::failed;
 use crate::command::Command;
@@ -76,6 +76,9 @@ pub(super) fn complete_workflow_task(emitter: &mut Emitter<'_>, task: &CompleteW
     if let Some(failure) = broken {
         close(emitter, EventKind::WorkflowFailed { failure });
         return Ok(Reply::Done);
+    }
+    if closes {
+        note_breach(emitter); // nothing may come between a decision and its commands
     }
     emitter.event(completed);
     let mut cancelled = BTreeSet::new();
@@ -192,7 +195,10 @@ fn successor(
     started.continued_from = Some(mine.execution_id);
     started.config_version = emitter.config_version;
     started.input = input;
-    if let Some(workflow_type) = workflow_type {
+    if let Some(workflow_type) = workflow_type.filter(|to| *to != mine.workflow_type) {
+        // Other code has other limits: its own, not those of the run so far.
+        let declared = emitter.types.workflows.get(&workflow_type).cloned().unwrap_or_default();
+        (started.execution_timeout, started.sla) = (declared.execution_timeout, declared.sla);
         started.workflow_type = workflow_type;
     }
     if let Some(queue) = queue {
@@ -208,6 +214,7 @@ fn successor(
         signals: signals.collect(),
         request_ids: state.requests.iter().cloned().collect(),
         cancel_requested: cancel.map(|cancel| cancel.reason.clone()),
+        paused: state.pause().cloned(),
     };
     Successor { started, carried }
 }

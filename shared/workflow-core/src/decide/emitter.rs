@@ -1,7 +1,7 @@
 //! Collects one decision, applying each record as it is emitted.
 
-use crate::command::ActivityOptions;
 use crate::decision::{Decision, Reply, Successor};
+use crate::defaults::Types;
 use crate::event::{Event, EventKind};
 use crate::input::Env;
 use crate::limits::Limits;
@@ -10,8 +10,7 @@ use crate::random::SplitMix64;
 use crate::record::{Control, Record};
 use crate::retry::{Jitter, RetryPolicy};
 use crate::state::State;
-use harvest_ids::{ActivityType, Attempt, DurationMs, EventId, ExecutionId, RequestId, Timestamp};
-use std::collections::BTreeMap;
+use harvest_ids::{Attempt, DurationMs, EventId, ExecutionId, RequestId, Timestamp};
 
 /// One decision in the making.
 pub(super) struct Emitter<'a> {
@@ -21,8 +20,8 @@ pub(super) struct Emitter<'a> {
     pub(super) limits: &'a Limits,
     /// The version of the configuration they come from.
     pub(super) config_version: (u64, u64),
-    /// What is registered about activities.
-    pub(super) activity_types: &'a BTreeMap<ActivityType, ActivityOptions>,
+    /// What attributes say.
+    pub(super) types: &'a Types,
     /// The time of everything emitted: the clock, but never earlier than the newest record.
     pub(super) at: Timestamp,
     random: SplitMix64,
@@ -39,7 +38,7 @@ impl<'a> Emitter<'a> {
             state,
             limits: env.limits,
             config_version: env.config_version,
-            activity_types: env.activity_types,
+            types: env.types,
             at,
             random: SplitMix64::new(env.random),
             records: Vec::new(),
@@ -114,11 +113,6 @@ impl<'a> Emitter<'a> {
     pub(super) fn decision(self, reply: Reply) -> Decision {
         Decision { records: self.records, messages: self.messages, successor: self.successor, reply }
     }
-}
-
-/// `at` plus milliseconds, staying at the last instant rather than wrapping.
-pub(super) fn plus_millis(at: Timestamp, millis: u64) -> Timestamp {
-    Timestamp::from_millis(at.as_millis().saturating_add(i64::try_from(millis).unwrap_or(i64::MAX)))
 }
 
 /// The delay before try `failures + 2` of something that is tried until it works: 5 s doubling to 300 s, spread over its upper half.

@@ -4,7 +4,7 @@ use super::Emitter;
 use super::close::close;
 use super::commands::bounded_text;
 use super::complete_workflow_task::current_task;
-use super::emitter::{patient_delay, plus_millis};
+use super::emitter::patient_delay;
 use crate::decision::{Reject, Reply};
 use crate::event::EventKind;
 use crate::input::TaskToken;
@@ -48,6 +48,6 @@ pub(super) fn failed(emitter: &mut Emitter<'_>, attempt: Attempt, cause: Workflo
             patient_delay(failures, random)
         }
     };
-    let retry_at = plus_millis(emitter.at, delay);
+    let retry_at = emitter.at.plus_millis(delay);
     emitter.control(Control::WorkflowTaskFailed { at: emitter.at, attempt, cause, retry_at });
 }

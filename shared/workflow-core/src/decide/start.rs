@@ -15,6 +15,11 @@ pub(super) fn start(emitter: &mut Emitter<'_>, started: &WorkflowStarted, carrie
     }
     let mut started = started.clone();
     started.config_version = emitter.config_version;
+    if started.parent.is_some() && started.continued_from.is_none() {
+        let declared = emitter.types.workflows.get(&started.workflow_type).cloned().unwrap_or_default();
+        started.execution_timeout = started.execution_timeout.or(declared.execution_timeout);
+        started.sla = started.sla.or(declared.sla);
+    }
     if let (Some(asked), Some(most)) = (started.execution_timeout, emitter.limits.max_workflow_execution_timeout) {
         started.execution_timeout = Some(asked.min(most));
     }
@@ -25,6 +30,8 @@ pub(super) fn start(emitter: &mut Emitter<'_>, started: &WorkflowStarted, carrie
         started.chain_execution_timeout = started.chain_execution_timeout.into_iter().chain(ceiling).min();
         started.chain_deadline = started.chain_execution_timeout.map(|span| emitter.at.plus(span));
     }
+    // Beyond the hard limit the soft one could never be noticed.
+    started.sla = started.sla.map(|sla| started.execution_timeout.map_or(sla, |most| sla.min(most)));
     emitter.event(EventKind::WorkflowStarted(Box::new(started)));
     for (request_id, at) in &carried.request_ids {
         emitter.control(Control::RequestSeen { at: *at, request_id: request_id.clone() });
@@ -34,6 +41,9 @@ pub(super) fn start(emitter: &mut Emitter<'_>, started: &WorkflowStarted, carrie
     }
     if let Some(reason) = &carried.cancel_requested {
         emitter.event(EventKind::WorkflowCancelRequested { reason: reason.clone() });
+    }
+    if let Some(pause) = &carried.paused {
+        emitter.control(Control::Paused { at: emitter.at, until: pause.until, reason: pause.reason.clone() });
     }
     emitter.trim_requests();
     Ok(Reply::Done)

@@ -7,6 +7,9 @@ use crate::record::{Control, Dispatch};
 use harvest_ids::ActivityId;
 
 pub(super) fn start_activity(emitter: &mut Emitter<'_>, activity_id: ActivityId, dispatch: &Dispatch) -> Result<Reply, Reject> {
+    if emitter.state.pause().is_some() {
+        return Err(Reject::NotPending);
+    }
     let activity = emitter.state.activity(activity_id).ok_or(Reject::NotPending)?;
     let attempt = match activity.phase() {
         ActivityPhase::Ready { attempt, .. } => *attempt,

@@ -6,6 +6,9 @@ use crate::machine::workflow_task::WorkflowTask;
 use crate::record::{Control, Dispatch};
 
 pub(super) fn start_workflow_task(emitter: &mut Emitter<'_>, dispatch: &Dispatch) -> Result<Reply, Reject> {
+    if emitter.state.pause().is_some() {
+        return Err(Reject::NotPending);
+    }
     let attempt = match emitter.state.workflow_task() {
         WorkflowTask::Ready { attempt, .. } => *attempt,
         WorkflowTask::None | WorkflowTask::Started { .. } | WorkflowTask::Backoff { .. } => return Err(Reject::NotPending),

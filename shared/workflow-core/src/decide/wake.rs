@@ -2,8 +2,9 @@
 
 use super::Emitter;
 use super::activity_attempt::attempt_failed;
-use super::close::close;
+use super::close::{close, note_breach};
 use super::fail_workflow_task::failed;
+use super::pause::go_on;
 use crate::decision::Reply;
 use crate::event::{ActivityTimeout, EventKind, WorkflowTimeout};
 use crate::machine::activity::ActivityDeadline;
@@ -13,9 +14,17 @@ use crate::record::{Control, WorkflowTaskFailure};
 use crate::state::Deadline;
 use harvest_ids::{ActivityId, EventId, Timestamp};
 
-/// An early or repeated wake finds nothing due and changes nothing. What happens at a deadline never sets another that is due already, so one
-/// look at all of them is enough.
+/// An early or repeated wake finds nothing due and changes nothing.
 pub(super) fn wake(emitter: &mut Emitter<'_>) -> Reply {
+    if emitter.state.pause().is_some_and(|pause| pause.until <= emitter.at) {
+        go_on(emitter);
+        return Reply::Done;
+    }
+    look(emitter)
+}
+
+/// What happens at a deadline never sets another that is due already, but for the end of a pause; so one look at all of them is enough.
+pub(super) fn look(emitter: &mut Emitter<'_>) -> Reply {
     let mut due: Vec<(Timestamp, Deadline)> = emitter.state.deadlines().filter(|(at, _)| *at <= emitter.at).collect();
     if due.is_empty() {
         return Reply::Duplicate;
@@ -29,6 +38,8 @@ pub(super) fn wake(emitter: &mut Emitter<'_>) -> Reply {
             Deadline::WorkflowTask => workflow_task_due(emitter),
             Deadline::Activity(id, what) => activity_due(emitter, id, what),
             Deadline::Timer(started) => timer_due(emitter, started),
+            Deadline::Sla => note_breach(emitter),
+            Deadline::Resume => {} // not before it: see above
             Deadline::Execution => close(emitter, EventKind::WorkflowExecutionTimedOut { timeout: WorkflowTimeout::Execution }),
             Deadline::Chain => close(emitter, EventKind::WorkflowExecutionTimedOut { timeout: WorkflowTimeout::Chain }),
         }
@@ -48,7 +59,8 @@ fn activity_due(emitter: &mut Emitter<'_>, activity_id: ActivityId, what: Activi
     let Some(activity) = emitter.state.activity(activity_id) else { return };
     let attempt = activity.attempt();
     // A late look finds both due: then the activity is over, and what its attempt would do does not matter.
-    let what = if activity.closes_at().is_some_and(|at| at <= emitter.at) { ActivityDeadline::ScheduleToClose } else { what };
+    let over = emitter.state.pause().is_none() && activity.closes_at().is_some_and(|at| at <= emitter.at);
+    let what = if over { ActivityDeadline::ScheduleToClose } else { what };
     let timeout = match what {
         ActivityDeadline::RetryDue => return emitter.control(Control::ActivityRetryDue { at: emitter.at, activity_id, attempt }),
         ActivityDeadline::ScheduleToClose => ActivityTimeout::ScheduleToClose,

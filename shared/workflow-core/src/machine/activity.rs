@@ -1,6 +1,7 @@
 //! Open activities. One that has ended is no longer here: the run remembers only that it existed.
 
 use crate::event::ActivityScheduled;
+use crate::machine::pause::Pause;
 use crate::payload::{Failure, Payload};
 use crate::record::Dispatch;
 use harvest_ids::{Attempt, Epoch, Timestamp};
@@ -14,6 +15,8 @@ pub struct Activity {
     pub(crate) last_failure: Option<Failure>,
     /// The delay before the current attempt, in milliseconds.
     pub(crate) last_delay: Option<u64>,
+    /// For how many milliseconds it has stood still in pauses that are over.
+    pub(crate) stood_still: u64,
     pub(crate) phase: ActivityPhase,
 }
 
@@ -76,6 +79,7 @@ impl Activity {
             heartbeat_details: None,
             last_failure: None,
             last_delay: None,
+            stood_still: 0,
             phase: ActivityPhase::Ready { since: at, attempt: Attempt::FIRST, given_back: None },
         }
     }
@@ -120,9 +124,9 @@ impl Activity {
         self.last_failure.as_ref()
     }
 
-    /// When its time is up, whatever its attempts do.
+    /// When its time is up, whatever its attempts do; put off by the pauses that are over.
     pub fn closes_at(&self) -> Option<Timestamp> {
-        self.spec.schedule_to_close.map(|span| self.scheduled_at.plus(span))
+        self.spec.schedule_to_close.map(|span| self.scheduled_at.plus(span).plus_millis(self.stood_still))
     }
 
     /// Whether its current attempt waits for a worker or is with one.
@@ -142,7 +146,15 @@ impl Activity {
         }
     }
 
-    fn attempt_deadline(&self) -> Option<(Timestamp, ActivityDeadline)> {
+    /// Whether a worker has its attempt.
+    pub(crate) fn is_running(&self) -> bool {
+        match self.phase {
+            ActivityPhase::Running { .. } => true,
+            ActivityPhase::Ready { .. } | ActivityPhase::Backoff { .. } => false,
+        }
+    }
+
+    pub(crate) fn attempt_deadline(&self) -> Option<(Timestamp, ActivityDeadline)> {
         match &self.phase {
             ActivityPhase::Ready { since, attempt, .. } => {
                 let span = self.spec.schedule_to_start.filter(|_| *attempt == Attempt::FIRST)?;
@@ -157,6 +169,14 @@ impl Activity {
                 }
             }
             ActivityPhase::Backoff { until, .. } => Some((*until, ActivityDeadline::RetryDue)),
+        }
+    }
+
+    /// A pause is over: what counted its budget or its wait stood still meanwhile.
+    pub(crate) fn put_off(&mut self, pause: &Pause, now: Timestamp) {
+        self.stood_still = self.stood_still.saturating_add(pause.stood_still(self.scheduled_at, now));
+        if let ActivityPhase::Ready { since, .. } = &mut self.phase {
+            *since = since.plus_millis(pause.stood_still(*since, now));
         }
     }
 

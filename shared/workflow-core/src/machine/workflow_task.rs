@@ -66,11 +66,13 @@ pub struct Deciding {
     pub(crate) unseen_news: u32,
     /// Why the run is blocked, if it is.
     pub(crate) block: Option<Block>,
+    /// A pause has put the run's deadlines off since the last decision.
+    pub(crate) put_off: bool,
 }
 
 impl Default for Deciding {
     fn default() -> Self {
-        Self { task: WorkflowTask::None, last_news: EventId(0), decided_to: EventId(0), failures: 0, panics: 0, unseen_news: 0, block: None }
+        Self { task: WorkflowTask::None, last_news: EventId(0), decided_to: EventId(0), failures: 0, panics: 0, unseen_news: 0, block: None, put_off: false }
     }
 }
 

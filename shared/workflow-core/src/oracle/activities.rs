@@ -21,13 +21,19 @@ struct Entry {
     /// Attempts that are over.
     tried: u32,
     place: Place,
+    /// Milliseconds of pauses since it was scheduled.
+    stood_still: u64,
     cancel_requested: bool,
 }
 
 impl Entry {
     fn closes_at(&self) -> Option<Timestamp> {
-        self.spec.schedule_to_close.map(|span| self.scheduled.plus(span))
+        self.spec.schedule_to_close.map(|span| self.scheduled.plus(span).plus_millis(self.stood_still))
     }
+}
+
+fn millis_between(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.since(from).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Activities by the event that scheduled them.
@@ -59,7 +65,8 @@ impl Activities {
     }
 
     pub(super) fn scheduled(&mut self, id: ActivityId, spec: &ActivityScheduled, at: Timestamp) -> Verdict {
-        self.all.insert(id, Entry { spec: spec.clone(), scheduled: at, tried: 0, place: Place::Waiting { since: at }, cancel_requested: false });
+        self.all
+            .insert(id, Entry { spec: spec.clone(), scheduled: at, tried: 0, place: Place::Waiting { since: at }, stood_still: 0, cancel_requested: false });
         Ok(())
     }
 
@@ -85,15 +92,26 @@ impl Activities {
         Ok(())
     }
 
-    pub(super) fn attempt_failed(&mut self, id: ActivityId, attempt: Attempt, failure: &Failure, at: Timestamp, retry_at: Timestamp) -> Verdict {
+    pub(super) fn attempt_failed(
+        &mut self,
+        id: ActivityId,
+        attempt: Attempt,
+        failure: &Failure,
+        at: Timestamp,
+        retry_at: Timestamp,
+        paused: Option<Timestamp>,
+    ) -> Verdict {
         let entry = self.running(id, attempt)?;
+        // Its budget stands still while the run does.
+        let still = paused.map_or(0, |since| millis_between(since.max(entry.scheduled), at));
+        let closes_at = entry.closes_at().map(|close| close.plus_millis(still));
         let policy = &entry.spec.retry;
         rule(attempt.0 < policy.max_attempts, || format!("attempt {attempt} of activity {id} was its last and will be retried"))?;
         rule(!entry.cancel_requested, || format!("activity {id} is retried though it was asked to cancel"))?;
         let listed = failure.error_type != "Error" && policy.non_retryable_errors.contains(&failure.error_type);
         rule(!failure.non_retryable && !listed, || format!("activity {id} is retried after {}, which is final", failure.error_type))?;
         rule(retry_at >= at, || "a retry is due before its failure".to_owned())?;
-        rule(entry.closes_at().is_none_or(|close| retry_at < close), || format!("activity {id} is retried when its time is up"))?;
+        rule(closes_at.is_none_or(|close| retry_at < close), || format!("activity {id} is retried when its time is up"))?;
         entry.tried += 1;
         entry.place = if retry_at > at { Place::BackOff { until: retry_at } } else { Place::Waiting { since: at } };
         Ok(())
@@ -141,7 +159,7 @@ impl Activities {
         Ok(())
     }
 
-    pub(super) fn timed_out(&mut self, id: ActivityId, attempt: Attempt, timeout: ActivityTimeout, at: Timestamp) -> Verdict {
+    pub(super) fn timed_out(&mut self, id: ActivityId, attempt: Attempt, timeout: ActivityTimeout, at: Timestamp, paused: bool) -> Verdict {
         let entry = self.get(id)?;
         rule(attempt.0 == entry.tried + 1, || format!("attempt {attempt} of activity {id} is not current"))?;
         let spec = &entry.spec;
@@ -149,6 +167,7 @@ impl Activities {
         let skips_retry = timeout == ActivityTimeout::ScheduleToClose && matches!(entry.place, Place::Running { .. }) && attempt.0 < spec.retry.max_attempts;
         let deadline = match (&entry.place, timeout) {
             (Place::Running { .. }, ActivityTimeout::ScheduleToClose) if skips_retry => entry.closes_at().map(|_| at),
+            (_, ActivityTimeout::ScheduleToClose | ActivityTimeout::ScheduleToStart) if paused => None,
             (Place::Waiting { .. } | Place::Running { .. } | Place::BackOff { .. }, ActivityTimeout::ScheduleToClose) => entry.closes_at(),
             (Place::Waiting { since }, ActivityTimeout::ScheduleToStart) if attempt == Attempt::FIRST => spec.schedule_to_start.map(|span| since.plus(span)),
             (Place::Running { since, .. }, ActivityTimeout::StartToClose) => spec.start_to_close.map(|span| since.plus(span)),
@@ -196,6 +215,28 @@ impl Activities {
         let open = |entry: &&Entry| !matches!(entry.place, Place::Ended);
         let closes = self.all.values().filter(open).filter_map(Entry::closes_at);
         self.all.values().filter_map(due).chain(closes).min()
+    }
+
+    /// The earliest deadline of attempts that workers have.
+    pub(super) fn due_with_workers(&self) -> Option<Timestamp> {
+        let due = |entry: &Entry| match entry.place {
+            Place::Running { since, beat } => {
+                let close = entry.spec.start_to_close.map(|span| since.plus(span));
+                close.into_iter().chain(entry.spec.heartbeat_timeout.map(|span| beat.plus(span))).min()
+            }
+            Place::Waiting { .. } | Place::BackOff { .. } | Place::Ended => None,
+        };
+        self.all.values().filter_map(due).min()
+    }
+
+    /// A pause is over: waits and budgets are put off by what they have stood still.
+    pub(super) fn resumed(&mut self, paused: Timestamp, at: Timestamp) {
+        for entry in self.all.values_mut() {
+            entry.stood_still += millis_between(paused.max(entry.scheduled), at);
+            if let Place::Waiting { since } = &mut entry.place {
+                *since = since.plus_millis(millis_between(paused.max(*since), at));
+            }
+        }
     }
 
     pub(super) fn open(&self) -> usize {

@@ -4,7 +4,7 @@ use super::{Verdict, Violation, check, review, rule};
 use crate::event::{EventKind, WorkflowStarted};
 use crate::payload::Payload;
 use crate::record::{Control, Record};
-use harvest_ids::{EventId, RequestId, SignalName};
+use harvest_ids::{EventId, RequestId, SignalName, Timestamp};
 use std::collections::BTreeSet;
 
 /// Checks the logs of a chain, oldest run first: each by itself, that each follows from the one before, and that nothing accepted was lost
@@ -50,10 +50,29 @@ fn check_link(previous: &[Record], next: &[Record]) -> Verdict {
     rule(after.continued_from == Some(before.execution_id), || "the successor names another predecessor".to_owned())?;
     let kept = (before.chain_execution_timeout, before.chain_deadline) == (after.chain_execution_timeout, after.chain_deadline);
     rule(kept, || "a chain keeps its deadline".to_owned())?;
+    let limits_kept = before.workflow_type != after.workflow_type || before.sla == after.sla;
+    rule(limits_kept, || "a chain keeps its SLA while it keeps its type".to_owned())?;
+    let (pause_before, pause_after) = (pause(previous), next.iter().find_map(paused_until));
+    rule(pause_before.is_none() || pause_before == pause_after, || "a pause was lost".to_owned())?;
     let same = (&before.namespace, &before.workflow_id, before.first_execution_id, &before.parent)
         == (&after.namespace, &after.workflow_id, after.first_execution_id, &after.parent);
     rule(same, || "a chain keeps its namespace, workflow id, first run and parent".to_owned())?;
     check_handover(previous, next)
+}
+
+/// When the pause that a run ends in would have been over.
+fn pause(run: &[Record]) -> Option<Timestamp> {
+    run.iter().rev().find_map(|record| match record {
+        Record::Control(Control::Resumed { .. }) => Some(None),
+        record => paused_until(record).map(Some),
+    })?
+}
+
+fn paused_until(record: &Record) -> Option<Timestamp> {
+    match record {
+        Record::Control(Control::Paused { until, .. }) => Some(*until),
+        Record::Event(_) | Record::Control(_) => None,
+    }
 }
 
 type Signal = (SignalName, Payload, Option<RequestId>);

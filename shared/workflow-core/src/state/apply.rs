@@ -4,6 +4,7 @@ use super::{CancelRequest, Closed, Outcome, State, memory};
 use crate::event::{Event, EventKind, WorkflowStarted};
 use crate::machine::activity::Activity;
 use crate::machine::child::Child;
+use crate::machine::pause::Pause;
 use crate::machine::signal::UnreadSignal;
 use crate::machine::timer::Timer;
 use crate::measure::event_bytes;
@@ -135,6 +136,18 @@ impl State {
                 self.requests.forget_oldest(*count);
             }
             Control::ChildStartConfirmed { at, started: _ } => self.passed(*at),
+            Control::SlaBreached { at } => {
+                self.passed(*at);
+                self.sla_breached_at.get_or_insert(*at);
+            }
+            Control::Paused { at, until, reason } => {
+                self.passed(*at);
+                self.pause.get_or_insert_with(|| Box::new(Pause { since: *at, until: *until, reason: reason.clone() }));
+            }
+            Control::Resumed { at } => {
+                self.passed(*at);
+                self.end_pause(*at);
+            }
         }
     }
 
@@ -166,6 +179,16 @@ impl State {
         self.deciding.news(event, at);
     }
 
+    /// Every clock that stood still is put off by as much.
+    fn end_pause(&mut self, at: Timestamp) {
+        let Some(pause) = self.pause.take() else { return };
+        self.stood_still = self.stood_still.saturating_add(pause.stood_still(self.started_at, at));
+        self.deciding.put_off = true;
+        for activity in self.activities.values_mut() {
+            activity.put_off(&pause, at);
+        }
+    }
+
     fn end_timer(&mut self, started: EventId) {
         if let Some(timer) = self.timers.remove(&started) {
             self.ended_timers.insert(started, timer.name);
@@ -187,6 +210,7 @@ impl State {
         if self.closed.is_some() {
             return;
         }
+        self.end_pause(at);
         let unread_signals = match outcome {
             Outcome::ContinuedAsNew { .. } => 0,
             Outcome::Completed { .. } | Outcome::Failed { .. } | Outcome::Cancelled { .. } | Outcome::Terminated { .. } | Outcome::TimedOut { .. } => {

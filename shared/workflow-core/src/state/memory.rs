@@ -58,7 +58,8 @@ impl State {
         let closed = self.closed.as_deref().map_or(0, |closed| outcome_bytes(&closed.outcome));
         let cancel = self.cancel.as_ref().map_or(0, |cancel| cancel.reason.len());
         let block = self.deciding.block.as_ref().map_or(0, |block| block.expected.len() + block.actual.len() + block.message.len());
+        let pause = self.pause.as_ref().map_or(0, |pause| pause.reason.len());
         let counted = CHILD * self.children.len() + ENDED_ACTIVITY * self.ended_activities.len() + REQUEST * self.requests.len();
-        u64::try_from(BASE + started + closed + cancel + block + counted + items + request_texts).unwrap_or(u64::MAX)
+        u64::try_from(BASE + started + closed + cancel + block + pause + counted + items + request_texts).unwrap_or(u64::MAX)
     }
 }

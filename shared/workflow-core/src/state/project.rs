@@ -16,6 +16,10 @@ pub enum Deadline {
     Activity(ActivityId, ActivityDeadline),
     /// The timer started by this event fires.
     Timer(EventId),
+    /// The run counts as late.
+    Sla,
+    /// The pause is over.
+    Resume,
     /// The run times out.
     Execution,
     /// The chain times out.
@@ -23,11 +27,12 @@ pub enum Deadline {
 }
 
 impl Deadline {
-    /// The place among deadlines of the same instant: by event, the end of the chain and of the run last.
+    /// The place among deadlines of the same instant: by event, then lateness, the end of the chain and of the run last.
     pub(crate) fn rank(&self) -> EventId {
         match self {
-            Self::WorkflowTask => EventId(0),
+            Self::WorkflowTask | Self::Resume => EventId(0),
             Self::Activity(id, _) | Self::Timer(id) => *id,
+            Self::Sla => EventId(u64::MAX - 2),
             Self::Chain => EventId(u64::MAX - 1),
             Self::Execution => EventId(u64::MAX),
         }
@@ -46,18 +51,30 @@ impl State {
             due_at: self.due_at(),
             tasks: self.tasks(),
             blocked: self.deciding.block.clone(),
+            paused_at: self.pause.as_ref().map(|pause| pause.since),
+            sla_deadline: self.sla_deadline(),
+            sla_breached_at: self.sla_breached_at,
         }
     }
 
-    /// Every deadline of the run, in no particular order; none when it is closed.
+    /// Every deadline of the run, in no particular order; none when it is closed. While it is paused those of what workers have in their hands,
+    /// and the end of the pause: all others stand still, or wait for it.
     pub fn deadlines(&self) -> impl Iterator<Item = (Timestamp, Deadline)> {
         let started = self.started.as_deref().filter(|_| self.closed.is_none());
-        let execution = started.and_then(|started| started.execution_timeout).map(|span| (self.started_at.plus(span), Deadline::Execution));
-        let chain = started.and_then(|started| started.chain_deadline).map(|at| (at, Deadline::Chain));
-        let task = started.and_then(|started| self.deciding.task.deadline(started.workflow_task_timeout)).map(|at| (at, Deadline::WorkflowTask));
-        let activities = self.activities.iter().filter_map(|(id, activity)| activity.deadline().map(|(at, what)| (at, Deadline::Activity(*id, what))));
-        let timers = self.timers.iter().map(|(id, timer)| (timer.deadline, Deadline::Timer(*id)));
-        execution.into_iter().chain(chain).chain(task).chain(activities).chain(timers)
+        let (resume, going) = (started.and(self.pause.as_ref()).map(|pause| (pause.until, Deadline::Resume)), self.pause.is_none());
+        let moving = started.filter(|_| going);
+        let execution = moving.and(self.execution_deadline()).map(|at| (at, Deadline::Execution));
+        let sla = moving.and(self.sla_deadline()).filter(|_| self.sla_breached_at.is_none()).map(|at| (at, Deadline::Sla));
+        let chain = moving.and_then(|started| started.chain_deadline).map(|at| (at, Deadline::Chain));
+        let task_counts = going || matches!(self.deciding.task, WorkflowTask::Started { .. });
+        let task = started.filter(|_| task_counts).and_then(|started| self.deciding.task.deadline(started.workflow_task_timeout));
+        let task = task.map(|at| (at, Deadline::WorkflowTask));
+        let activities = self.activities.iter().filter_map(move |(id, activity)| {
+            let deadline = if going { activity.deadline() } else { activity.attempt_deadline().filter(|_| activity.is_running()) };
+            deadline.map(|(at, what)| (at, Deadline::Activity(*id, what)))
+        });
+        let timers = self.timers.iter().filter(move |_| going).map(|(id, timer)| (timer.deadline, Deadline::Timer(*id)));
+        execution.into_iter().chain(sla).chain(chain).chain(resume).chain(task).chain(activities).chain(timers)
     }
 
     /// The run's earliest deadline of any kind.
@@ -65,8 +82,12 @@ impl State {
         self.deadlines().map(|(at, _)| at).min()
     }
 
-    /// One task of the run, if it is ready or with a worker.
+    /// One task of the run, if it is with a worker, or ready and the run not paused.
     pub fn task(&self, key: TaskKey) -> Option<Task> {
+        self.any_task(key).filter(|task| self.pause.is_none() || task.started.is_some())
+    }
+
+    fn any_task(&self, key: TaskKey) -> Option<Task> {
         let started = self.started.as_deref().filter(|_| self.closed.is_none())?;
         match key {
             TaskKey::Workflow => {
@@ -83,7 +104,7 @@ impl State {
 
     fn tasks(&self) -> BTreeMap<TaskKey, Task> {
         let workflow = self.task(TaskKey::Workflow).map(|task| (TaskKey::Workflow, task));
-        let activities = self.activities.iter().filter_map(|(id, activity)| Some((TaskKey::Activity(*id), activity_task(activity)?)));
+        let activities = self.activities.keys().map(|id| TaskKey::Activity(*id)).filter_map(|key| Some((key, self.task(key)?)));
         workflow.into_iter().chain(activities).collect()
     }
 }

@@ -220,7 +220,7 @@ fn what_the_call_site_leaves_open_comes_from_the_registered_attribute_then_from_
     let scheduled = |call: ActivityOptions, attribute: ActivityOptions, registered: Option<ActivityOptions>| {
         let mut run = Run::started();
         if let Some(registered) = registered {
-            run.activity_types.insert(ActivityType::new("charge").unwrap(), registered);
+            run.types.activities.insert(ActivityType::new("charge").unwrap(), registered);
         }
         let schedule = ScheduleActivity { options: call, attribute, floor: of(9, Some("floor"), Some(900)), ..activity(RetryPolicy::default()) };
         run.act(vec![Command::ScheduleActivity(Box::new(schedule))]);

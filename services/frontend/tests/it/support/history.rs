@@ -129,6 +129,14 @@ impl HistoryService for FakeHistory {
         self.enter("terminate_workflow", request.get_ref().shard_id, "").await?;
         Ok(Response::new(v1::TerminateWorkflowResponse { execution_id: RUN.into() }))
     }
+    async fn pause_workflow(&self, request: Request<PauseWorkflowCall>) -> Result<Response<v1::PauseWorkflowResponse>, Status> {
+        self.enter("pause_workflow", request.get_ref().shard_id, "").await?;
+        Ok(Response::new(v1::PauseWorkflowResponse { execution_id: RUN.into(), changed: true }))
+    }
+    async fn resume_workflow(&self, request: Request<ResumeWorkflowCall>) -> Result<Response<v1::ResumeWorkflowResponse>, Status> {
+        self.enter("resume_workflow", request.get_ref().shard_id, "").await?;
+        Ok(Response::new(v1::ResumeWorkflowResponse { execution_id: RUN.into(), changed: false }))
+    }
     async fn complete_workflow_task(&self, request: Request<CompleteWorkflowTaskCall>) -> Result<Response<v1::CompleteWorkflowTaskResponse>, Status> {
         self.enter("complete_workflow_task", request.get_ref().shard_id, "").await?;
         Ok(Response::new(self.decided()))

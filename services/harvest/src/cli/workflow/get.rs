@@ -35,9 +35,13 @@ fn show(it: v1::WorkflowInfo) -> Result<(), CliError> {
         let tries = format!("since {}, tried {} times", output::instant(block.since_ms), block.count);
         format!("{}\n{tries}\nat event {}: expected {}, found {}", block.message, block.event_id, block.expected, block.actual)
     });
-    let timeout = match it.execution_timeout_ms {
+    let span = |millis| match millis {
         0 => String::new(),
         millis => humantime::format_duration(Duration::from_millis(millis)).to_string(),
+    };
+    let paused = match it.paused_at_ms {
+        0 => String::new(),
+        since => format!("since {}, until {}\n{}", output::instant(since), output::instant(it.paused_until_ms), it.pause_reason).trim_end().to_owned(),
     };
     let first = if it.first_execution_id == it.execution_id { String::new() } else { it.first_execution_id };
     output::fields([
@@ -50,7 +54,12 @@ fn show(it: v1::WorkflowInfo) -> Result<(), CliError> {
         ("Queue", it.task_queue),
         ("Started", output::instant(it.started_at_ms)),
         ("Closed", output::instant(it.closed_at_ms)),
-        ("Execution timeout", timeout),
+        ("Paused", paused),
+        ("Execution timeout", span(it.execution_timeout_ms)),
+        ("Deadline", output::instant(it.deadline_at_ms)),
+        ("SLA", span(it.sla_ms)),
+        ("Late at", output::instant(it.sla_deadline_at_ms)),
+        ("Found late", output::instant(it.sla_breached_at_ms)),
         ("Events", it.history_events.to_string()),
         ("First run", first),
         ("Continued as", it.continued_as),

@@ -15,7 +15,7 @@ const PAGE: u32 = 200;
 /// Lists workflow runs, newest first.
 #[derive(Debug, Args)]
 pub struct List {
-    /// Only runs in this state: RUNNING, COMPLETED, FAILED, CANCELLED, TERMINATED, TIMED_OUT or CONTINUED_AS_NEW.
+    /// Only runs in this state: RUNNING, PAUSED, SUSPENDED (both), COMPLETED, FAILED, CANCELLED, TERMINATED, TIMED_OUT or CONTINUED_AS_NEW.
     #[arg(long, value_parser = input::name)]
     state: Option<String>,
     /// Only runs of this type.
@@ -24,6 +24,9 @@ pub struct List {
     /// Only runs of this business key.
     #[arg(long = "id", value_name = "WORKFLOW_ID", value_parser = input::name)]
     workflow_id: Option<String>,
+    /// Only runs that were found to be late, open or closed; false = only others.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    sla_breached: Option<bool>,
     /// At most this many.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
@@ -41,6 +44,7 @@ impl List {
             workflow_id: self.workflow_id.unwrap_or_default(),
             page_size: 0,
             page_token: self.cursor.unwrap_or_default(),
+            sla_breached: self.sla_breached,
         };
         let mut list = v1::ListWorkflowsResponse::default();
         let mut left = self.limit;
@@ -59,7 +63,9 @@ impl List {
             Output::Json => output::json(&ListJson::from(list))?,
             Output::Table => {
                 let row = |it: v1::WorkflowInfo| {
-                    let state = if it.blocked.is_some() { format!("{} (blocked)", it.state) } else { it.state };
+                    let late = if it.sla_breached_at_ms != 0 { " (late)" } else { "" };
+                    let blocked = if it.blocked.is_some() { " (blocked)" } else { "" };
+                    let state = format!("{}{late}{blocked}", it.state);
                     [
                         it.execution_id,
                         it.workflow_type,

@@ -35,6 +35,9 @@ pub struct Start {
     /// How long the run may take, e.g. 1h.
     #[arg(long, value_name = "SPAN", value_parser = input::span)]
     execution_timeout: Option<Duration>,
+    /// After how long the run counts as late, e.g. 2h; nothing happens to it then.
+    #[arg(long, value_name = "SPAN", value_parser = input::span)]
+    sla: Option<Duration>,
     /// Fail when a run of the same id is open.
     #[arg(long)]
     fail_if_running: bool,
@@ -57,6 +60,7 @@ impl Start {
             conflict_policy: policy.into(),
             workflow_task_timeout_ms: None,
             eager_worker_id: String::new(),
+            sla_ms: self.sla.map(input::millis),
         };
         let reply = fleet.workflows(Duration::ZERO, request, |mut client, call| async move { client.start_workflow(call).await }).await?;
         for warning in &reply.warnings {

@@ -204,6 +204,7 @@ pub(super) fn start_operation(id: &str) -> StartOperation {
         request_id: None,
         execution_timeout: None,
         chain_execution_timeout: None,
+        sla: None,
         workflow_task_timeout: DurationMs::from_millis_const(10_000),
         fail_on_conflict: false,
         eager_worker: None,

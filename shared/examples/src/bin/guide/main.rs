@@ -5,6 +5,7 @@
 mod activities;
 mod cancellation;
 mod children;
+mod long_lived_entity_deadline;
 mod queries;
 mod retries;
 #[cfg(test)]
@@ -25,6 +26,8 @@ async fn main() -> anyhow::Result<()> {
         .activities(activities![versions::tax, versions::tax_by_country])
         .workflows(workflows![retries::send_parcel, timeouts::pay_in_time, timeouts::incremental_sync])
         .activities(activities![retries::book_parcel, timeouts::call_payment_api])
+        .workflows(workflows![long_lived_entity_deadline::long_lived_entity_deadline])
+        .activities(activities![long_lived_entity_deadline::bill])
         .history_continue_as_new_threshold(20)
         .worker(retries::with_floor(WorkerConfig::default().with_addresses([address])))
         .build()?;

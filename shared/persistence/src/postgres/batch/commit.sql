@@ -9,62 +9,64 @@ WITH fence AS (
 run_changed AS (
     UPDATE run r
     SET status = u.status, closed_at = u.closed_at, last_event = u.last_event, continued_as = u.continued_as, blocked_at = u.blocked_at,
-        blocked_reason = u.blocked_reason
-    FROM unnest($4::uuid[], $5::text[], $6::bigint[], $7::bigint[], $8::uuid[], $9::bigint[], $10::bytea[])
-        u (execution_id, status, closed_at, last_event, continued_as, blocked_at, blocked_reason)
+        blocked_reason = u.blocked_reason, paused_at = u.paused_at, sla_deadline_at = u.sla_deadline_at, sla_breached_at = u.sla_breached_at
+    FROM unnest($4::uuid[], $5::text[], $6::bigint[], $7::bigint[], $8::uuid[], $9::bigint[], $10::bytea[], $11::bigint[],
+        $12::bigint[], $13::bigint[])
+        u (execution_id, status, closed_at, last_event, continued_as, blocked_at, blocked_reason, paused_at, sla_deadline_at, sla_breached_at)
     WHERE r.execution_id = ANY ($4::uuid[]) AND r.execution_id = u.execution_id AND EXISTS (SELECT FROM fence)
     RETURNING 1
 ),
 run_new AS (
     INSERT INTO run (shard_id, execution_id, namespace, workflow_type, workflow_id, first_execution_id, parent_execution_id, task_queue, started_at,
-        execution_timeout_ms, status, closed_at, last_event, continued_as, blocked_at, blocked_reason)
+        execution_timeout_ms, sla_ms, status, closed_at, last_event, continued_as, blocked_at, blocked_reason, paused_at, sla_deadline_at,
+        sla_breached_at)
     SELECT $1::integer, u.*
-    FROM unnest($11::uuid[], $12::text[], $13::text[], $14::text[], $15::uuid[], $16::uuid[], $17::text[], $18::bigint[], $19::bigint[], $20::text[],
-        $21::bigint[], $22::bigint[], $23::uuid[], $24::bigint[], $25::bytea[]) u
+    FROM unnest($14::uuid[], $15::text[], $16::text[], $17::text[], $18::uuid[], $19::uuid[], $20::text[], $21::bigint[], $22::bigint[], $23::bigint[], $24::text[],
+        $25::bigint[], $26::bigint[], $27::uuid[], $28::bigint[], $29::bytea[], $30::bigint[], $31::bigint[], $32::bigint[]) u
     WHERE EXISTS (SELECT FROM fence) AND (SELECT count(*) FROM run_changed) >= 0
     RETURNING 1
 ),
 history_new AS (
     INSERT INTO history (shard_id, execution_id, first_record, record_count, first_event, event_count, records)
     SELECT $1::integer, u.*
-    FROM unnest($26::uuid[], $27::bigint[], $28::integer[], $29::bigint[], $30::integer[], $31::bytea[]) u
+    FROM unnest($33::uuid[], $34::bigint[], $35::integer[], $36::bigint[], $37::integer[], $38::bytea[]) u
     WHERE EXISTS (SELECT FROM fence)
     RETURNING 1
 ),
 task_gone AS (
-    DELETE FROM task WHERE task_id = ANY ($32::bytea[]) AND EXISTS (SELECT FROM fence) RETURNING 1
+    DELETE FROM task WHERE task_id = ANY ($39::bytea[]) AND EXISTS (SELECT FROM fence) RETURNING 1
 ),
 task_new AS (
     INSERT INTO task (shard_id, task_id, sequence, kind, namespace, queue)
     SELECT $1::integer, u.*
-    FROM unnest($33::bytea[], $34::bigint[], $35::smallint[], $36::text[], $37::text[]) u
+    FROM unnest($40::bytea[], $41::bigint[], $42::smallint[], $43::text[], $44::text[]) u
     WHERE EXISTS (SELECT FROM fence) AND (SELECT count(*) FROM task_gone) >= 0
     RETURNING 1
 ),
 due_changed AS (
     UPDATE due d
     SET due_at = u.due_at
-    FROM unnest($38::uuid[], $39::bigint[]) u (execution_id, due_at)
-    WHERE d.execution_id = ANY ($38::uuid[]) AND d.execution_id = u.execution_id AND EXISTS (SELECT FROM fence)
+    FROM unnest($45::uuid[], $46::bigint[]) u (execution_id, due_at)
+    WHERE d.execution_id = ANY ($45::uuid[]) AND d.execution_id = u.execution_id AND EXISTS (SELECT FROM fence)
     RETURNING 1
 ),
 due_gone AS (
-    DELETE FROM due WHERE execution_id = ANY ($40::uuid[]) AND EXISTS (SELECT FROM fence) RETURNING 1
+    DELETE FROM due WHERE execution_id = ANY ($47::uuid[]) AND EXISTS (SELECT FROM fence) RETURNING 1
 ),
 due_new AS (
     INSERT INTO due (shard_id, execution_id, due_at)
     SELECT $1::integer, u.*
-    FROM unnest($41::uuid[], $42::bigint[]) u
+    FROM unnest($48::uuid[], $49::bigint[]) u
     WHERE EXISTS (SELECT FROM fence) AND (SELECT count(*) FROM due_changed) + (SELECT count(*) FROM due_gone) >= 0
     RETURNING 1
 ),
 outbox_gone AS (
-    DELETE FROM outbox WHERE sequence = ANY ($43::bigint[]) AND EXISTS (SELECT FROM fence) RETURNING 1
+    DELETE FROM outbox WHERE sequence = ANY ($50::bigint[]) AND EXISTS (SELECT FROM fence) RETURNING 1
 ),
 outbox_new AS (
     INSERT INTO outbox (shard_id, sequence, target, message)
     SELECT $1::integer, u.*
-    FROM unnest($44::bigint[], $45::uuid[], $46::bytea[]) u
+    FROM unnest($51::bigint[], $52::uuid[], $53::bytea[]) u
     WHERE EXISTS (SELECT FROM fence) AND (SELECT count(*) FROM outbox_gone) >= 0
     RETURNING 1
 )
@@ -72,9 +74,9 @@ outbox_new AS (
 SELECT CASE WHEN NOT EXISTS (SELECT FROM fence) THEN 0
     ELSE 1 / (
         (SELECT count(*) FROM run_changed) = cardinality($4::uuid[])
-        AND (SELECT count(*) FROM task_gone) = cardinality($32::bytea[])
-        AND (SELECT count(*) FROM due_changed) = cardinality($38::uuid[])
-        AND (SELECT count(*) FROM due_gone) = cardinality($40::uuid[])
-        AND (SELECT count(*) FROM outbox_gone) = cardinality($43::bigint[])
+        AND (SELECT count(*) FROM task_gone) = cardinality($39::bytea[])
+        AND (SELECT count(*) FROM due_changed) = cardinality($45::uuid[])
+        AND (SELECT count(*) FROM due_gone) = cardinality($47::uuid[])
+        AND (SELECT count(*) FROM outbox_gone) = cardinality($50::bigint[])
     )::integer
     END AS outcome

@@ -1,6 +1,7 @@
 -- One statement, one snapshot: the row, all records, the tasks ($2 to $3 are the bounds of its task keys) and the deadline.
 SELECT r.execution_id, r.namespace, r.workflow_type, r.workflow_id, r.first_execution_id, r.parent_execution_id, r.task_queue, r.started_at,
     r.execution_timeout_ms, r.status, r.closed_at, r.last_event, r.continued_as, r.blocked_at, r.blocked_reason,
+    r.paused_at, r.sla_deadline_at, r.sla_breached_at, r.sla_ms,
     ARRAY (SELECT h.records FROM shard_0.history h WHERE h.execution_id = $1 ORDER BY h.first_record) AS records,
     t.task_ids, t.task_sequences, t.task_namespaces, t.task_queues,
     (SELECT d.due_at FROM shard_0.due d WHERE d.execution_id = $1) AS due_at

@@ -3,17 +3,18 @@
 use crate::definition::{ActivityRegistration, WorkflowRegistration};
 use crate::registry::Registry;
 use crate::workflow::run::{Run, RunError};
+use crate::workflow::shared::Told;
 use harvest_ids::*;
 use harvest_sdk_replay::Completion;
 use harvest_workflow_core::decide::decide;
 use harvest_workflow_core::decision::{Reject, Reply, Successor};
+use harvest_workflow_core::defaults::Types;
 use harvest_workflow_core::event::{Event, EventKind, WorkflowStarted};
 use harvest_workflow_core::input::{ActivityOutcome, Carried, CompleteWorkflowTask, Env, Input, TaskToken};
 use harvest_workflow_core::limits::Limits;
 use harvest_workflow_core::payload::{Failure, Payload};
 use harvest_workflow_core::record::{Dispatch, Record};
 use harvest_workflow_core::state::State;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(super) struct Bench {
@@ -62,6 +63,7 @@ impl Bench {
             workflow_task_timeout: DurationMs::from_millis_const(10_000),
             chain_execution_timeout: None,
             chain_deadline: None,
+            sla: None,
             config_version: (0, 0),
         });
         bench.input(Input::Start { started, carried: Carried::default() }).unwrap();
@@ -69,7 +71,7 @@ impl Bench {
     }
 
     pub(super) fn input(&mut self, input: Input) -> Result<Reply, Reject> {
-        let env = Env { now: Timestamp::from_millis(self.now), random: 99, limits: &self.limits, config_version: (0, 0), activity_types: &BTreeMap::new() };
+        let env = Env { now: Timestamp::from_millis(self.now), random: 99, limits: &self.limits, config_version: (0, 0), types: &Types::default() };
         let decision = decide(&mut self.state, &input, &env)?;
         self.events.extend(decision.records.into_iter().filter_map(|record| match record {
             Record::Event(event) => Some(event),
@@ -99,6 +101,7 @@ impl Bench {
             panic!("no workflow task")
         };
         let from = usize::try_from(run.next_event().0 - 1).unwrap();
+        run.set_told(Told { at: Some(Timestamp::from_millis(self.now)), deadline: self.state.execution_deadline() });
         let decided = run.feed(self.events[from..].iter().cloned()).and_then(|()| run.decide(last_event));
         (decided, self.token(None, attempt, dispatch))
     }
@@ -154,6 +157,17 @@ impl Bench {
     pub(super) fn pass(&mut self, millis: i64) {
         self.now += millis;
         self.input(Input::Wake).unwrap();
+    }
+
+    /// An operator pauses the run and lets it go on after a time.
+    pub(super) fn pause(&mut self, millis: i64) {
+        self.input(Input::Pause { longest: None, reason: String::new(), request_id: None }).unwrap();
+        self.now += millis;
+        self.input(Input::Resume { request_id: None }).unwrap();
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.state.is_open()
     }
 
     /// How the run ended, as text.

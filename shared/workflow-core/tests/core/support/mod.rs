@@ -6,6 +6,7 @@ pub mod world;
 use harvest_ids::*;
 use harvest_workflow_core::command::*;
 use harvest_workflow_core::decision::{Decision, Reject, Reply};
+use harvest_workflow_core::defaults::Types;
 use harvest_workflow_core::event::{EventKind, WorkflowStarted};
 use harvest_workflow_core::input::*;
 use harvest_workflow_core::limits::Limits;
@@ -16,7 +17,6 @@ use harvest_workflow_core::projection::{Projection, TaskKey, touched};
 use harvest_workflow_core::record::{Control, Dispatch, Record, WorkflowTaskFailure};
 use harvest_workflow_core::retry::RetryPolicy;
 use harvest_workflow_core::{State, decide};
-use std::collections::BTreeMap;
 
 /// Where the clock of a test starts.
 pub const EPOCH_MS: i64 = 1_796_000_000_000;
@@ -28,9 +28,9 @@ pub struct Run {
     pub random: u64,
     pub limits: Limits,
     pub epoch: u64,
-    /// What is registered about activities.
-    pub activity_types: BTreeMap<ActivityType, ActivityOptions>,
-    sequence: u64,
+    /// What attributes say.
+    pub types: Types,
+    pub sequence: u64,
 }
 
 pub fn ms(millis: u64) -> DurationMs {
@@ -67,6 +67,7 @@ pub fn started(id: &str) -> WorkflowStarted {
         workflow_task_timeout: ms(10_000),
         chain_execution_timeout: None,
         chain_deadline: None,
+        sla: None,
         config_version: (1, 1),
     }
 }
@@ -115,16 +116,7 @@ pub fn failure(error_type: &str) -> Failure {
 impl Run {
     /// A run that does not exist yet.
     pub fn new() -> Self {
-        Self {
-            state: State::empty(),
-            log: Vec::new(),
-            now: EPOCH_MS,
-            random: 1,
-            limits: Limits::default(),
-            epoch: 1,
-            activity_types: BTreeMap::new(),
-            sequence: 0,
-        }
+        Self { state: State::empty(), log: Vec::new(), now: EPOCH_MS, random: 1, limits: Limits::default(), epoch: 1, types: Types::default(), sequence: 0 }
     }
 
     /// A started run.
@@ -142,13 +134,7 @@ impl Run {
     /// and the oracle agrees with the projection.
     pub fn decide(&mut self, input: Input) -> Result<Decision, Reject> {
         self.random = self.random.wrapping_add(1);
-        let env = Env {
-            now: Timestamp::from_millis(self.now),
-            random: self.random,
-            limits: &self.limits,
-            config_version: (1, 2),
-            activity_types: &self.activity_types,
-        };
+        let env = Env { now: Timestamp::from_millis(self.now), random: self.random, limits: &self.limits, config_version: (1, 2), types: &self.types };
         let before = self.state.clone();
         let mut twin = before.clone();
         let result = decide(&mut self.state, &input, &env);
@@ -234,6 +220,12 @@ impl Run {
         (first, self.ok(Input::CompleteWorkflowTask(Box::new(input))))
     }
 
+    /// The worker that has the workflow task answers it.
+    pub fn complete(&mut self, token: &TaskToken, commands: Vec<Command>) -> Decision {
+        let input = self.completion(token.clone(), commands);
+        self.ok(Input::CompleteWorkflowTask(Box::new(input)))
+    }
+
     /// As [`Self::act`], taking all unread signals.
     pub fn act_reading(&mut self, commands: Vec<Command>) -> Decision {
         let token = self.take();
@@ -276,7 +268,7 @@ fn check_touched(before: &State, after: &State, decision: &Decision) {
     let (before, after) = (before.projection().tasks, after.projection().tasks);
     assert!(!touched.closed || after.is_empty());
     for key in before.keys().chain(after.keys()) {
-        assert!(before.get(key) == after.get(key) || touched.closed || touched.keys.contains(key), "{key:?} changed untouched");
+        assert!(before.get(key) == after.get(key) || touched.closed || touched.all || touched.keys.contains(key), "{key:?} changed untouched");
     }
 }
 

@@ -23,6 +23,14 @@ pub enum Step {
     Terminate {
         request: Option<u64>,
     },
+    /// An operator pauses the run, for so long.
+    Pause {
+        request: Option<u64>,
+        millis: u64,
+    },
+    Resume {
+        request: Option<u64>,
+    },
     /// A worker takes the workflow task.
     Take,
     /// The worker that has the task answers.
@@ -189,6 +197,8 @@ pub fn step() -> impl Strategy<Value = Step> {
         10 => (request(), 0usize..40).prop_map(|(request, bytes)| Step::Signal { request, bytes }),
         2 => request().prop_map(|request| Step::Cancel { request }),
         1 => prop_oneof![4 => Just(Step::Wake), 1 => request().prop_map(|request| Step::Terminate { request })],
+        2 => (request(), 1u64..30_000).prop_map(|(request, millis)| Step::Pause { request, millis }),
+        3 => request().prop_map(|request| Step::Resume { request }),
         24 => Just(Step::Take),
         24 => (wants(), 0usize..4).prop_map(|(commands, read)| Step::Decide { commands, read }),
         3 => cause.prop_map(Step::GiveUp),

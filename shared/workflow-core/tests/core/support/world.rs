@@ -32,6 +32,7 @@ impl World {
     pub fn new(limits: Limits) -> Self {
         let mut start = started("order-1");
         start.execution_timeout = Some(ms(3_600_000));
+        start.sla = Some(ms(20_000));
         start.parent = Some(harvest_workflow_core::event::Parent { execution_id: started("parent").execution_id, initiated: EventId(3), detached: false });
         let mut run = Run::new();
         run.limits = limits;
@@ -73,7 +74,10 @@ impl World {
                     }
                 }
                 if decision.reply == Reply::Duplicate {
-                    assert!(decision.records.is_empty() || matches!(input, Input::RequestCancel { .. }), "a duplicate changes nothing: {input:?}");
+                    assert!(
+                        decision.records.is_empty() || matches!(input, Input::RequestCancel { .. } | Input::Pause { .. } | Input::Resume { .. }),
+                        "a duplicate changes nothing: {input:?}"
+                    );
                 }
                 for message in &decision.messages {
                     self.count(format!("Message::{}", variant(&message.body)));
@@ -110,7 +114,7 @@ impl World {
         let at = self.run.state.last_record_at();
         let decide_at = |now: Timestamp| {
             let mut state = self.run.state.clone();
-            let env = Env { now, random: 5, limits: &self.run.limits, config_version: (1, 2), activity_types: &self.run.activity_types };
+            let env = Env { now, random: 5, limits: &self.run.limits, config_version: (1, 2), types: &self.run.types };
             (decide(&mut state, input, &env), state)
         };
         if self.run.state.exists() {
@@ -162,6 +166,12 @@ impl World {
             }
             Step::Terminate { request: id } => {
                 self.input(Input::Terminate { reason: "an operator".into(), request_id: id.map(request) });
+            }
+            Step::Pause { request: id, millis } => {
+                self.input(Input::Pause { longest: Some(ms(*millis)), reason: "an operator".into(), request_id: id.map(request) });
+            }
+            Step::Resume { request: id } => {
+                self.input(Input::Resume { request_id: id.map(request) });
             }
             Step::Take => self.take(),
             Step::Decide { commands, read } => self.decide(commands, *read),
@@ -365,6 +375,7 @@ impl World {
             if !self.run.state.is_open() {
                 return;
             }
+            self.input(Input::Resume { request_id: None });
             match self.run.state.workflow_task() {
                 WorkflowTask::None => self.wake_up(),
                 WorkflowTask::Started { .. } | WorkflowTask::Backoff { .. } => self.wake_at_due(),

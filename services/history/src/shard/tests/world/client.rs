@@ -49,6 +49,7 @@ async fn start_run(world: &Arc<World>, key: &BusinessKey, request: &str) -> Opti
         execution_timeout: world.dice.one_in(6).then(|| DurationMs::new("timeout", 1_000 + world.dice.below(20_000)).unwrap()),
         workflow_task_timeout: DurationMs::from_millis_const(10_000),
         chain_execution_timeout: world.dice.one_in(6).then(|| DurationMs::new("timeout", 1_000 + world.dice.below(20_000)).unwrap()),
+        sla: world.dice.one_in(3).then(|| DurationMs::new("sla", 1 + world.dice.below(10_000)).unwrap()),
         fail_on_conflict: world.dice.one_in(2),
         eager_worker: session.as_ref().map(|session| session.id().clone()),
     };
@@ -81,7 +82,7 @@ async fn accompany(world: &World, key: &BusinessKey, run: ExecutionId, name: &st
     for number in 0..world.dice.below(8) {
         world.pause(800).await;
         let target = if world.dice.one_in(2) { Target::Execution(run) } else { Target::Key(key.clone()) };
-        match world.dice.below(12) {
+        match world.dice.below(15) {
             0..6 => {
                 signal(world, run, target, &format!("s-{name}-{number}")).await;
                 locate(world, run).await;
@@ -91,6 +92,12 @@ async fn accompany(world: &World, key: &BusinessKey, run: ExecutionId, name: &st
             10 => {
                 end(world, run, target, Input::RequestCancel { reason: "client".into(), request_id: Some(RequestId::new(format!("c-{name}")).unwrap()) }).await
             }
+            11 | 12 => {
+                let longest = Some(DurationMs::new("longest", 1 + world.dice.below(4_000)).unwrap());
+                let request_id = Some(RequestId::new(format!("p-{name}-{number}")).unwrap());
+                end(world, run, target, Input::Pause { longest, reason: "client".into(), request_id }).await;
+            }
+            13 => end(world, run, target, Input::Resume { request_id: None }).await,
             _ => {
                 if world.dice.one_in(2) {
                     end(world, run, target, Input::Terminate { reason: "client".into(), request_id: None }).await;

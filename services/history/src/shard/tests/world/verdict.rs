@@ -23,7 +23,7 @@ struct Judged {
 }
 
 async fn list(world: &World, status: Option<Status>) -> Vec<ExecutionId> {
-    let filter = RunFilter { namespace: Namespace::default(), status, workflow_type: None, workflow_id: None, after: None, limit: 10_000 };
+    let filter = RunFilter { status, limit: 10_000, ..RunFilter::all(Namespace::default()) };
     world.store.list(&filter).await.unwrap().into_iter().map(|row| row.execution_id).collect()
 }
 
@@ -71,8 +71,9 @@ fn judge_run(run: &Judged) -> Verdict {
     let review = review(&run.records).map_err(|violation| violation.to_string())?;
     ensure(review.closed, || format!("is open, with {:?} due at {:?}, rows {:?} {:?}", review.tasks, review.due_at, run.stored.tasks, run.stored.due_at))?;
     let (projection, mutable) = (run.state.projection(), &run.stored.row.mutable);
-    let row = (mutable.status, mutable.closed_at, mutable.last_event, mutable.continued_as);
-    ensure(row == (projection.status, projection.closed_at, projection.last_event, run.state.continued_as()), || format!("its row says {row:?}"))?;
+    let row = (mutable.status, mutable.closed_at, mutable.last_event, mutable.continued_as, mutable.sla_breached_at, mutable.paused_at);
+    let expected = (projection.status, projection.closed_at, projection.last_event, run.state.continued_as(), projection.sla_breached_at, projection.paused_at);
+    ensure(row == expected, || format!("its row says {row:?}"))?;
     ensure(run.stored.tasks.is_empty() && run.stored.due_at.is_none(), || "a closed run owes a task or a timer".to_owned())?;
     let mut code = Code::new();
     code.feed(run.events.clone())?;
