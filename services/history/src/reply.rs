@@ -5,7 +5,7 @@ use harvest_ids::{ShardId, Timestamp};
 use harvest_proto::v1;
 use harvest_rpc::{Error, Reason};
 use harvest_wire::WireError;
-use harvest_wire::start::state_word;
+use harvest_wire::pause::state_word;
 use harvest_workflow_core::decision::Reject;
 use std::time::Duration;
 

@@ -102,8 +102,8 @@ async fn reads_of_full_tables_are_index_scans_that_touch_few_pages() {
         ("recovery", include_str!("../src/postgres/shard/recovery.sql"), String::new(), 60),
         ("due", include_str!("../src/postgres/due/until.sql"), "'{0}', 9223372036854775807, 100".to_owned(), 30),
         ("list", include_str!("../src/postgres/run/list.sql"), format!("'default', NULL, NULL, {far}, 100, NULL, NULL"), 60),
-        ("list_late", include_str!("../src/postgres/run/list.sql"), format!("'default', NULL, NULL, {far}, 100, NULL, true"), 60),
-        ("list_paused", include_str!("../src/postgres/run/list.sql"), format!("'default', NULL, NULL, {far}, 100, true, NULL"), 60),
+        ("list_late", include_str!("../src/postgres/run/list_late.sql"), format!("'default', NULL, NULL, {far}, 100, NULL, true"), 60),
+        ("list_paused", include_str!("../src/postgres/run/list_paused.sql"), format!("'default', NULL, NULL, {far}, 100, true, NULL"), 60),
         ("list_key", include_str!("../src/postgres/run/list_by_workflow_id.sql"), format!("'default', NULL, NULL, {far}, 100, 'order-95000', NULL, NULL"), 60),
     ];
     let types = |name: &str| match name {

@@ -57,6 +57,15 @@ impl Arguments {
         }
     }
 
+    /// A bool; false when it is not given.
+    pub(crate) fn flag(&self, key: &str) -> syn::Result<bool> {
+        match self.expression(key) {
+            None => Ok(false),
+            Some(Expr::Lit(ExprLit { lit: Lit::Bool(flag), .. })) => Ok(flag.value),
+            Some(other) => Err(syn::Error::new_spanned(other, format!("{key} is true or false"))),
+        }
+    }
+
     /// A name: 1 to 255 bytes without U+0000.
     pub(crate) fn name(&self, key: &str) -> syn::Result<Option<String>> {
         let Some(text) = self.text(key)? else { return Ok(None) };

@@ -8,7 +8,9 @@ use syn::{FnArg, Ident, ItemFn, PatType, ReturnType, Type};
 /// Arguments of `#[workflow]`.
 const WORKFLOW_KEYS: [&str; 4] = ["name", "execution_timeout", "chain_execution_timeout", "sla"];
 /// Arguments of `#[activity]`.
-const ACTIVITY_KEYS: [&str; 7] = ["name", "start_to_close", "heartbeat_timeout", "schedule_to_start", "schedule_to_close", "retry", "queue"];
+const ACTIVITY_KEYS: [&str; 8] = ["name", "start_to_close", "heartbeat_timeout", "schedule_to_start", "schedule_to_close", "retry", "queue", "local"];
+/// Those that mean nothing to an activity that runs on the spot.
+const NOT_LOCAL: [&str; 4] = ["schedule_to_close", "schedule_to_start", "heartbeat_timeout", "queue"];
 
 /// What both kinds of definition need to know of the function.
 struct Parts {
@@ -150,6 +152,11 @@ pub(crate) fn activity(arguments: TokenStream, item: TokenStream) -> syn::Result
         Some(name) => name,
         None => checked_name("name", ident.to_string(), ident.span())?,
     };
+    let local = arguments.flag("local")?;
+    if local && let Some((key, value)) = NOT_LOCAL.iter().find_map(|key| Some((key, arguments.expression(key)?))) {
+        let problem = format!("{key} does not apply to a local activity, which runs on the spot: use start_to_close, and a low retry count");
+        return Err(syn::Error::new_spanned(value, problem));
+    }
     let start_to_close = arguments.duration("start_to_close")?;
     let heartbeat_timeout = arguments.duration("heartbeat_timeout")?;
     let schedule_to_start = arguments.duration("schedule_to_start")?;
@@ -180,6 +187,10 @@ pub(crate) fn activity(arguments: TokenStream, item: TokenStream) -> syn::Result
                     heartbeat_timeout: #heartbeat_timeout,
                     schedule_to_close: #schedule_to_close,
                 }
+            }
+
+            fn is_local() -> bool {
+                #local
             }
 
             fn run(ctx: ::harvest_sdk::ActivityContext, input: Self::Input)

@@ -18,8 +18,8 @@ use proc_macro::TokenStream;
 
 /// Makes a workflow definition of an async function.
 ///
-/// Arguments: `name = ".."` (default: the function's name), `execution_timeout = "1h"`, `chain_execution_timeout = "7d"`, `sla = "2h"`. The function takes `&WorkflowContext` (or
-/// `WorkflowContext`) and any number of arguments (several travel as a JSON array) and returns `Result<T, E>` with
+/// Arguments: `name = ".."` (default: the function's name), `execution_timeout = "1h"`, `chain_execution_timeout = "7d"`,
+/// `sla = "2h"`. The function takes `&WorkflowContext` (or `WorkflowContext`) and any number of arguments (several travel as a JSON array) and returns `Result<T, E>` with
 /// `E: Into<WorkflowFailure>`, for example `String` or `HarvestError`.
 #[proc_macro_attribute]
 pub fn workflow(arguments: TokenStream, item: TokenStream) -> TokenStream {
@@ -29,8 +29,8 @@ pub fn workflow(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes an activity definition of an async function.
 ///
 /// Arguments: `name = ".."` (default: the function's name), `start_to_close = "30s"`, `heartbeat_timeout = "5s"`,
-/// `schedule_to_start = "1m"`, `schedule_to_close = "10m"`, `retry = RetryPolicy::fixed(3, Duration::from_secs(1))`, `queue = ".."`. The function takes
-/// `&ActivityContext` (or `ActivityContext`) and any number of arguments and returns `Result<T, E>` with `E: Into<ActivityFailure>`.
+/// `schedule_to_start = "1m"`, `schedule_to_close = "10m"`, `retry = RetryPolicy::fixed(3, Duration::from_secs(1))`, `queue = ".."`,
+/// `local = true` (it runs on the spot, in the worker and the workflow task that ask for it). The function takes `&ActivityContext` (or `ActivityContext`) and any number of arguments and returns `Result<T, E>` with `E: Into<ActivityFailure>`.
 #[proc_macro_attribute]
 pub fn activity(arguments: TokenStream, item: TokenStream) -> TokenStream {
     definition::activity(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()

@@ -47,6 +47,12 @@ fn durations_are_whole_milliseconds() {
 fn arguments_that_do_not_exist_or_come_twice_are_refused() {
     assert_eq!(workflow("slo = \"2h\"", WORKFLOW), "error: #[workflow] has no argument slo; it has name, execution_timeout, chain_execution_timeout, sla");
     assert_eq!(activity("queue = \"a\", queue = \"b\"", ACTIVITY), "error: queue is given twice");
+    assert_eq!(activity("local = 1", ACTIVITY), "error: local is true or false");
+    for key in ["schedule_to_close", "schedule_to_start", "heartbeat_timeout", "queue"] {
+        let refused = activity(&format!("local = true, {key} = \"1s\""), ACTIVITY);
+        assert!(refused.starts_with(&format!("error: {key} does not apply to a local activity")), "{refused}");
+    }
+    assert!(activity("local = true, start_to_close = \"1s\"", ACTIVITY).contains("fn is_local () -> bool { true }"));
     assert_eq!(workflow("name = \"\"", WORKFLOW), "error: name has 0 bytes; allowed are 1 to 255 without U+0000");
     assert!(activity(&format!("queue = {:?}", "x".repeat(256)), ACTIVITY).starts_with("error: queue has 256 bytes"));
 }

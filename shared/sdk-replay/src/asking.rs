@@ -11,7 +11,7 @@ use harvest_workflow_core::event::{EventKind, SideEffectKind};
 use harvest_workflow_core::payload::Payload;
 
 impl Machine {
-    fn ask(&mut self, command: Command, handle: Option<Handle>) -> usize {
+    pub(crate) fn ask(&mut self, command: Command, handle: Option<Handle>) -> usize {
         if self.slots.len() >= self.max_commands && self.failure.is_none() {
             self.failure = Some(ReplayError::TooManyCommands { allowed: self.max_commands });
         }
@@ -21,7 +21,7 @@ impl Machine {
         self.slots.len().saturating_sub(1)
     }
 
-    fn ask_item(&mut self, kind: ItemKind, command: Command) -> Handle {
+    pub(crate) fn ask_item(&mut self, kind: ItemKind, command: Command) -> Handle {
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
         let index = self.ask(command, Some(handle));
@@ -57,6 +57,10 @@ impl Machine {
         let item = self.items.get(&handle)?;
         let event = match item.stage {
             Stage::Ended(_) | Stage::Open { cancel_requested: true, .. } => return None,
+            Stage::Asked(_) if item.kind == ItemKind::Local => {
+                self.locals.remove(&handle); // its schedule stays on record, without an end
+                return self.end_now(handle);
+            }
             Stage::Asked(index) => {
                 if let Some(slot) = self.slots.get_mut(index) {
                     *slot = Slot { command: None, handle: None };
@@ -71,6 +75,8 @@ impl Machine {
                 self.by_event.remove(&event);
                 return self.end_now(handle);
             }
+            // It ends within its decision: it is never open.
+            ItemKind::Local => return None,
             ItemKind::Activity => self.ask(Command::CancelActivity { activity_id: event }, None),
             ItemKind::Child | ItemKind::Detached => self.ask(Command::CancelChildWorkflow { started: event }, None),
         };
@@ -80,7 +86,7 @@ impl Machine {
         None
     }
 
-    fn end_now(&mut self, handle: Handle) -> Option<WaitKey> {
+    pub(crate) fn end_now(&mut self, handle: Handle) -> Option<WaitKey> {
         let item = self.items.get_mut(&handle)?;
         if let ItemKind::Timer(name) = &item.kind {
             self.open_timers.remove(name);
@@ -99,7 +105,7 @@ impl Machine {
             (_, Stage::Ended(_)) => {
                 self.items.remove(&handle);
             }
-            (ItemKind::Timer(_), Stage::Asked(_) | Stage::Open { .. }) => {
+            (ItemKind::Timer(_) | ItemKind::Local, Stage::Asked(_) | Stage::Open { .. }) => {
                 let _nobody_waits = self.cancel(handle);
                 self.items.remove(&handle);
             }

@@ -67,6 +67,10 @@ fn role(kind: &EventKind) -> Role {
         | EventKind::TimerCancelled { .. }
         | EventKind::SideEffectRecorded { .. }
         | EventKind::MarkerRecorded { .. }
+        | EventKind::LocalActivityScheduled { .. }
+        | EventKind::LocalActivityCompleted { .. }
+        | EventKind::LocalActivityFailed { .. }
+        | EventKind::LocalActivityExhausted { .. }
         | EventKind::ChildWorkflowStarted { .. }
         | EventKind::ChildWorkflowSpawnedDetached { .. }
         | EventKind::ChildWorkflowCancelRequested { .. } => Role::Command,

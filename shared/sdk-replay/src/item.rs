@@ -49,6 +49,8 @@ pub enum Resolution {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ItemKind {
     Activity,
+    /// One that the worker runs on the spot, within the decision that asks for it.
+    Local,
     Timer(TimerName),
     Child,
     /// A child whose outcome never comes.

@@ -8,6 +8,7 @@ use crate::error::{FeedError, ReplayError};
 use crate::history::{History, RecordedDecision};
 use crate::inbox::{Inbox, Signal};
 use crate::item::{Handle, Item, ItemKind, Resolution, Stage, WaitKey};
+use crate::local::LocalActivity;
 use harvest_ids::{EventId, TimerName, Timestamp};
 use harvest_workflow_core::command::Command;
 use harvest_workflow_core::event::{Event, EventKind, WorkflowStarted};
@@ -85,6 +86,10 @@ pub struct Machine {
     pub(crate) slots: Vec<Slot>,
     pub(crate) consumed_signals: Vec<EventId>,
     pub(crate) side_effects_taken: usize,
+    /// Local activities that the code waits for and nobody has ended.
+    pub(crate) locals: BTreeMap<Handle, LocalActivity>,
+    /// How many of the recorded decision's commands have been looked through for ends of local activities.
+    pub(crate) locals_taken: usize,
     pub(crate) markers_taken: BTreeSet<usize>,
     pub(crate) markers: BTreeMap<String, Option<Payload>>,
     pub(crate) items: BTreeMap<Handle, Item>,
@@ -123,6 +128,8 @@ impl Machine {
             slots: Vec::new(),
             consumed_signals: Vec::new(),
             side_effects_taken: 0,
+            locals: BTreeMap::new(),
+            locals_taken: 0,
             markers_taken: BTreeSet::new(),
             markers: BTreeMap::new(),
             items: BTreeMap::new(),
@@ -217,6 +224,9 @@ impl Machine {
             if let Some(step) = self.next_observation() {
                 return Ok(step);
             }
+            if let Some(key) = self.next_recorded_local() {
+                return Ok(Step::Wake(key));
+            }
             match std::mem::replace(&mut self.current, Current::None) {
                 Current::None => {}
                 Current::Replayed(decision) => self.settle(&decision)?,
@@ -280,6 +290,10 @@ impl Machine {
             | EventKind::TimerCancelled { .. }
             | EventKind::SideEffectRecorded { .. }
             | EventKind::MarkerRecorded { .. }
+            | EventKind::LocalActivityScheduled { .. }
+            | EventKind::LocalActivityCompleted { .. }
+            | EventKind::LocalActivityFailed { .. }
+            | EventKind::LocalActivityExhausted { .. }
             | EventKind::ChildWorkflowStarted { .. }
             | EventKind::ChildWorkflowSpawnedDetached { .. }
             | EventKind::ChildWorkflowCancelRequested { .. } => None, // never in the news
@@ -316,6 +330,8 @@ impl Machine {
         self.slots.clear();
         self.consumed_signals.clear();
         self.side_effects_taken = 0;
+        self.locals.clear();
+        self.locals_taken = 0;
         self.markers_taken.clear();
         for event in self.history.news.iter().take_while(|event| event.id <= self.seen) {
             match &event.kind {
@@ -333,8 +349,7 @@ impl Machine {
             return None;
         }
         self.current = Current::Submitted;
-        let commands = self.slots.iter().filter_map(|slot| slot.command.clone()).collect();
-        Some(Completion { commands, consumed_signals: self.consumed_signals.clone() })
+        Some(Completion { commands: self.commands(), consumed_signals: self.consumed_signals.clone() })
     }
 
     pub(crate) fn diverge(&mut self, event_id: EventId, expected: String, actual: String) {

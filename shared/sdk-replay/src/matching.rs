@@ -10,6 +10,10 @@ use harvest_workflow_core::event::EventKind;
 pub(crate) fn matches(command: &Command, kind: &EventKind) -> bool {
     match (command, kind) {
         (Command::ScheduleActivity(asked), EventKind::ActivityScheduled(event)) => asked.activity_type == event.activity_type,
+        (Command::ScheduleLocalActivity { activity_type, .. }, EventKind::LocalActivityScheduled { activity_type: event, .. }) => activity_type == event,
+        (Command::CompleteLocalActivity { .. }, EventKind::LocalActivityCompleted { .. })
+        | (Command::FailLocalActivity { .. }, EventKind::LocalActivityFailed { .. })
+        | (Command::ExhaustLocalActivity { .. }, EventKind::LocalActivityExhausted { .. }) => true, // they were made from these events
         (Command::CancelActivity { activity_id }, EventKind::ActivityCancelRequested { activity_id: event }) => activity_id == event,
         (Command::StartTimer { timer_id, .. }, EventKind::TimerStarted { timer_id: event, .. }) => timer_id == event,
         (Command::CancelTimer { started }, EventKind::TimerCancelled { started: event, .. }) => started == event,
@@ -32,6 +36,10 @@ pub(crate) fn matches(command: &Command, kind: &EventKind) -> bool {
         }
         (
             Command::ScheduleActivity(_)
+            | Command::ScheduleLocalActivity { .. }
+            | Command::CompleteLocalActivity { .. }
+            | Command::FailLocalActivity { .. }
+            | Command::ExhaustLocalActivity { .. }
             | Command::CancelActivity { .. }
             | Command::StartTimer { .. }
             | Command::CancelTimer { .. }
@@ -52,6 +60,10 @@ pub(crate) fn matches(command: &Command, kind: &EventKind) -> bool {
 pub(crate) fn describe_command(command: &Command) -> String {
     match command {
         Command::ScheduleActivity(asked) => format!("activity {}", asked.activity_type),
+        Command::ScheduleLocalActivity { activity_type, .. } => format!("local activity {activity_type}"),
+        Command::CompleteLocalActivity { .. } => "the result of a local activity".to_owned(),
+        Command::FailLocalActivity { .. } => "a failed attempt of a local activity".to_owned(),
+        Command::ExhaustLocalActivity { .. } => "the end of a local activity".to_owned(),
         Command::CancelActivity { activity_id } => format!("cancel of activity {activity_id}"),
         Command::StartTimer { timer_id, .. } => format!("timer {timer_id}"),
         Command::CancelTimer { started } => format!("cancel of the timer of event {started}"),
@@ -70,6 +82,10 @@ pub(crate) fn describe_command(command: &Command) -> String {
 pub(crate) fn describe_event(kind: &EventKind) -> String {
     match kind {
         EventKind::ActivityScheduled(event) => format!("activity {}", event.activity_type),
+        EventKind::LocalActivityScheduled { activity_type, .. } => format!("local activity {activity_type}"),
+        EventKind::LocalActivityCompleted { .. } => "the result of a local activity".to_owned(),
+        EventKind::LocalActivityFailed { .. } => "a failed attempt of a local activity".to_owned(),
+        EventKind::LocalActivityExhausted { .. } => "the end of a local activity".to_owned(),
         EventKind::ActivityCancelRequested { activity_id } => format!("cancel of activity {activity_id}"),
         EventKind::TimerStarted { timer_id, .. } => format!("timer {timer_id}"),
         EventKind::TimerCancelled { started, .. } => format!("cancel of the timer of event {started}"),

@@ -54,6 +54,9 @@ impl Machine {
         let Some(item) = self.items.get_mut(&handle) else { return };
         match item.stage {
             Stage::Asked(_) => {
+                if item.kind == ItemKind::Local {
+                    return; // its worker died before it ended, or the code let it go: nothing of it comes after its decision
+                }
                 item.stage = Stage::Open { event, cancel_requested: false };
                 if item.kind == ItemKind::Detached {
                     if item.abandoned {
@@ -88,11 +91,11 @@ impl Machine {
     /// other values, and this code has seen its own.
     fn same_values(&self, decision: &RecordedDecision) -> bool {
         let taken = self.slots.iter().filter_map(|slot| match &slot.command {
-            Some(Command::RecordSideEffect { value, .. }) => Some(value),
+            Some(Command::RecordSideEffect { value, .. } | Command::CompleteLocalActivity { output: value, .. }) => Some(value),
             _ => None,
         });
         let recorded = decision.commands.iter().filter_map(|event| match &event.kind {
-            EventKind::SideEffectRecorded { value, .. } => Some(value),
+            EventKind::SideEffectRecorded { value, .. } | EventKind::LocalActivityCompleted { output: value, .. } => Some(value),
             _ => None,
         });
         taken.eq(recorded)

@@ -52,8 +52,10 @@ pub struct ActivityInfo {
     pub attempt: u32,
     /// Of how many.
     pub max_attempts: u32,
-    /// The queue it came from.
+    /// The queue it came from; a local one's is that of its run.
     pub task_queue: String,
+    /// It runs within a workflow task. Its number counts the things that the run's code has asked for then.
+    pub is_local: bool,
 }
 
 /// What the server says to a heartbeat.
@@ -126,6 +128,7 @@ impl ActivityContext {
                 attempt: 1,
                 max_attempts: 1,
                 task_queue: "default".to_owned(),
+                is_local: false,
             },
             heartbeat_details: None,
             previous_failure: None,
@@ -241,7 +244,9 @@ impl ActivityContext {
 
     /// The same for every attempt of this activity, different for every other: for outside systems that drop repetitions.
     pub fn idempotency_key(&self) -> String {
-        format!("{}:{}", self.shared.start.info.execution_id, self.shared.start.info.activity_id)
+        let info = &self.shared.start.info;
+        let kind = if info.is_local { "local-" } else { "" };
+        format!("{}:{kind}{}", info.execution_id, info.activity_id)
     }
 
     /// What the attempt knows about itself.

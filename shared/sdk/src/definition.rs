@@ -65,6 +65,11 @@ pub trait ActivityDefinition: Send + Sync + 'static {
     /// The attribute's options.
     fn options() -> ActivityOptions;
 
+    /// Whether the attribute says that it runs on the spot, within the workflow task that asks for it.
+    fn is_local() -> bool {
+        false
+    }
+
     /// Runs one attempt.
     fn run(ctx: ActivityContext, input: Self::Input) -> BoxFuture<Result<Self::Output, ActivityFailure>>;
 }

@@ -72,6 +72,23 @@ impl ActivityOptions {
         self
     }
 
+    /// What applies to a local activity: each field from the first of these that sets it.
+    pub(crate) fn of_local(call: &Self, attribute: Option<&Self>, floor: &Self) -> Result<command::ActivityOptions, HarvestError> {
+        let limits = [
+            ("queue", call.queue.is_some()),
+            ("schedule_to_start", call.schedule_to_start.is_some()),
+            ("heartbeat_timeout", call.heartbeat_timeout.is_some()),
+            ("schedule_to_close", call.schedule_to_close.is_some()),
+        ];
+        if let Some((field, _)) = limits.into_iter().find(|(_, set)| *set) {
+            return Err(HarvestError::invalid(field, "it does not apply to a local activity: only retry and start_to_close do"));
+        }
+        let first = |of: fn(&Self) -> Option<Duration>| of(call).or(attribute.and_then(of)).or(of(floor));
+        let retry = call.retry.clone().or_else(|| attribute.and_then(|it| it.retry.clone())).or_else(|| floor.retry.clone());
+        let options = Self { retry, start_to_close: first(|it| it.start_to_close), ..Self::default() };
+        options.to_core()
+    }
+
     pub(crate) fn to_core(&self) -> Result<command::ActivityOptions, HarvestError> {
         Ok(command::ActivityOptions {
             task_queue: task_queue(self.queue.as_deref())?,

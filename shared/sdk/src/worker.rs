@@ -14,6 +14,7 @@ mod config;
 mod credits;
 mod eager;
 mod eager_start;
+mod local_activities;
 mod query_tasks;
 mod runs;
 mod session;

@@ -6,7 +6,7 @@
 mod children;
 mod context;
 mod future;
-mod recorded;
+pub(crate) mod recorded;
 pub(crate) mod run;
 pub(crate) mod shared;
 mod signals;

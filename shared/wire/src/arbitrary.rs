@@ -165,6 +165,14 @@ fn kind() -> impl Strategy<Value = EventKind> {
         (event_id(), attempt(), activity_timeout()).prop_map(|(activity_id, attempt, timeout)| EventKind::ActivityTimedOut { activity_id, attempt, timeout }),
         event_id().prop_map(|activity_id| EventKind::ActivityCancelled { activity_id }),
         event_id().prop_map(|activity_id| EventKind::ActivityCancelRequested { activity_id }),
+        (activity_type(), payload()).prop_map(|(activity_type, input)| EventKind::LocalActivityScheduled { activity_type, input }),
+        (event_id(), payload()).prop_map(|(activity_id, output)| EventKind::LocalActivityCompleted { activity_id, output }),
+        (event_id(), attempt(), failure()).prop_map(|(activity_id, attempt, failure)| EventKind::LocalActivityFailed { activity_id, attempt, failure }),
+        (event_id(), attempt(), of(activity_timeout())).prop_map(|(activity_id, attempt, timeout)| EventKind::LocalActivityExhausted {
+            activity_id,
+            attempt,
+            timeout
+        }),
     ];
     let others = prop_oneof![
         (timer_name(), span()).prop_map(|(timer_id, duration)| EventKind::TimerStarted { timer_id, duration }),
@@ -230,6 +238,7 @@ fn control() -> impl Strategy<Value = Control> {
         (at(), request_id()).prop_map(|(at, request_id)| Control::RequestSeen { at, request_id }),
         (at(), any::<u32>()).prop_map(|(at, count)| Control::RequestsForgotten { at, count }),
         (at(), event_id()).prop_map(|(at, started)| Control::ChildStartConfirmed { at, started }),
+        at().prop_map(|at| Control::WorkflowTaskExtended { at }),
         at().prop_map(|at| Control::SlaBreached { at }),
         (at(), at(), text()).prop_map(|(at, until, reason)| Control::Paused { at, until, reason }),
         at().prop_map(|at| Control::Resumed { at }),
@@ -274,6 +283,10 @@ fn a_command() -> impl Strategy<Value = Command> {
     );
     prop_oneof![
         schedule.prop_map(|schedule| Command::ScheduleActivity(Box::new(schedule))),
+        (activity_type(), payload()).prop_map(|(activity_type, input)| Command::ScheduleLocalActivity { activity_type, input }),
+        (0usize..9, payload()).prop_map(|(command, output)| Command::CompleteLocalActivity { command, output }),
+        (0usize..9, attempt(), failure()).prop_map(|(command, attempt, failure)| Command::FailLocalActivity { command, attempt, failure }),
+        (0usize..9, attempt(), of(activity_timeout())).prop_map(|(command, attempt, timeout)| Command::ExhaustLocalActivity { command, attempt, timeout }),
         event_id().prop_map(|activity_id| Command::CancelActivity { activity_id }),
         (timer_name(), span()).prop_map(|(timer_id, duration)| Command::StartTimer { timer_id, duration }),
         event_id().prop_map(|started| Command::CancelTimer { started }),

@@ -3,7 +3,7 @@
 use crate::error::WireError;
 use crate::field::{self, name, optional_name, optional_span, span, text_or_empty};
 use crate::{activity_options, failure, payload};
-use harvest_ids::EventId;
+use harvest_ids::{Attempt, EventId};
 use harvest_proto::v1;
 use harvest_proto::v1::command::Kind;
 use harvest_workflow_core::command::{Command, ScheduleActivity, StartChildWorkflow};
@@ -24,6 +24,22 @@ pub fn list(commands: Vec<v1::Command>) -> Result<Vec<Command>, WireError> {
 pub fn to_proto(command: &Command) -> v1::Command {
     let kind = match command {
         Command::ScheduleActivity(it) => Kind::ScheduleActivity(schedule_to_proto(it)),
+        Command::ScheduleLocalActivity { activity_type, input } => {
+            Kind::ScheduleLocalActivity(v1::ScheduleLocalActivityCommand { activity_type: activity_type.to_string(), input: Some(payload::to_proto(input)) })
+        }
+        Command::CompleteLocalActivity { command, output } => {
+            Kind::CompleteLocalActivity(v1::CompleteLocalActivityCommand { command_index: index_of(*command), output: Some(payload::to_proto(output)) })
+        }
+        Command::FailLocalActivity { command, attempt, failure: it } => Kind::FailLocalActivity(v1::FailLocalActivityCommand {
+            command_index: index_of(*command),
+            attempt: attempt.0,
+            failure: Some(failure::to_proto(it)),
+        }),
+        Command::ExhaustLocalActivity { command, attempt, timeout } => Kind::ExhaustLocalActivity(v1::ExhaustLocalActivityCommand {
+            command_index: index_of(*command),
+            attempt: attempt.0,
+            timeout_type: timeout.map(field::activity_timeout_word).unwrap_or_default().to_owned(),
+        }),
         Command::CancelActivity { activity_id } => Kind::CancelActivity(v1::CancelActivityCommand { activity_id: activity_id.0 }),
         Command::StartTimer { timer_id, duration } => {
             Kind::StartTimer(v1::StartTimerCommand { timer_id: timer_id.to_string(), duration_ms: duration.as_millis() })
@@ -68,6 +84,18 @@ pub fn from_proto(command: v1::Command) -> Result<Command, WireError> {
     };
     Ok(match kind {
         Kind::ScheduleActivity(it) => Command::ScheduleActivity(Box::new(schedule(it)?)),
+        Kind::ScheduleLocalActivity(it) => {
+            Command::ScheduleLocalActivity { activity_type: name("activity_type", it.activity_type)?, input: payload::or_null("input", it.input)? }
+        }
+        Kind::CompleteLocalActivity(it) => Command::CompleteLocalActivity { command: index(it.command_index), output: payload::or_null("output", it.output)? },
+        Kind::FailLocalActivity(it) => {
+            Command::FailLocalActivity { command: index(it.command_index), attempt: Attempt(it.attempt), failure: failure::required("failure", it.failure)? }
+        }
+        Kind::ExhaustLocalActivity(it) => Command::ExhaustLocalActivity {
+            command: index(it.command_index),
+            attempt: Attempt(it.attempt),
+            timeout: field::optional_activity_timeout("timeout_type", &it.timeout_type)?,
+        },
         Kind::CancelActivity(it) => Command::CancelActivity { activity_id: EventId(it.activity_id) },
         Kind::StartTimer(it) => Command::StartTimer { timer_id: name("timer_id", it.timer_id)?, duration: span("duration_ms", it.duration_ms)? },
         Kind::CancelTimer(it) => Command::CancelTimer { started: EventId(it.started_event_id) },
@@ -100,6 +128,15 @@ pub fn from_proto(command: v1::Command) -> Result<Command, WireError> {
             task_queue: optional_name("task_queue", it.task_queue)?,
         },
     })
+}
+
+/// A decision has far fewer commands than this; one that names another is refused by the core.
+fn index_of(command: usize) -> u32 {
+    u32::try_from(command).unwrap_or(u32::MAX)
+}
+
+fn index(command: u32) -> usize {
+    usize::try_from(command).unwrap_or(usize::MAX)
 }
 
 fn schedule_to_proto(it: &ScheduleActivity) -> v1::ScheduleActivityCommand {

@@ -181,6 +181,14 @@ pub fn activity_timeout(field: &str, word: &str) -> Result<ActivityTimeout, Wire
     }
 }
 
+/// Reads a limit of an activity; empty means none.
+///
+/// # Errors
+/// [`WireError`] for an unknown word.
+pub fn optional_activity_timeout(field: &str, word: &str) -> Result<Option<ActivityTimeout>, WireError> {
+    if word.is_empty() { Ok(None) } else { activity_timeout(field, word).map(Some) }
+}
+
 /// The word for a run's timeout.
 pub fn workflow_timeout_word(timeout: WorkflowTimeout) -> &'static str {
     match timeout {

@@ -14,6 +14,7 @@ pub mod failure;
 pub mod field;
 pub mod json;
 pub mod message;
+pub mod pause;
 pub mod payload;
 pub mod records;
 pub mod retry;

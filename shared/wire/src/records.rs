@@ -79,6 +79,7 @@ fn control_to_proto(control: &Control) -> Kind {
         Control::ChildStartConfirmed { at, started } => {
             Kind::ChildStartConfirmed(stored::ChildStartConfirmed { at_ms: at.as_millis(), started_event_id: started.0 })
         }
+        Control::WorkflowTaskExtended { at } => Kind::WorkflowTaskExtended(stored::WorkflowTaskExtended { at_ms: at.as_millis() }),
         Control::SlaBreached { at } => Kind::SlaBreached(stored::SlaBreached { at_ms: at.as_millis() }),
         Control::Paused { at, until, reason } => Kind::Paused(stored::Paused { at_ms: at.as_millis(), until_ms: until.as_millis(), reason: reason.clone() }),
         Control::Resumed { at } => Kind::Resumed(stored::Resumed { at_ms: at.as_millis() }),
@@ -149,6 +150,7 @@ pub fn from_proto(record: stored::Record) -> Result<Record, WireError> {
         Kind::RequestSeen(it) => Control::RequestSeen { at: millis(it.at_ms), request_id: name("request_id", it.request_id)? },
         Kind::RequestsForgotten(it) => Control::RequestsForgotten { at: millis(it.at_ms), count: it.count },
         Kind::ChildStartConfirmed(it) => Control::ChildStartConfirmed { at: millis(it.at_ms), started: EventId(it.started_event_id) },
+        Kind::WorkflowTaskExtended(it) => Control::WorkflowTaskExtended { at: millis(it.at_ms) },
         Kind::SlaBreached(it) => Control::SlaBreached { at: millis(it.at_ms) },
         Kind::Paused(it) => Control::Paused { at: millis(it.at_ms), until: millis(it.until_ms), reason: it.reason },
         Kind::Resumed(it) => Control::Resumed { at: millis(it.at_ms) },

@@ -192,7 +192,7 @@ pub fn close_activity(request: v1::CloseActivityRequest) -> Result<ClosedActivit
 /// [`WireError`] naming the field.
 pub fn heartbeat(request: v1::HeartbeatRequest) -> Result<(TaskToken, WorkerId, Option<Payload>), WireError> {
     let details = payload::optional("details", request.details)?;
-    Ok((activity_token(&request.task_token)?, name("worker_id", request.worker_id)?, details))
+    Ok((token::decode(&request.task_token)?, name("worker_id", request.worker_id)?, details))
 }
 
 /// Reads the outcome of a query: the answer, or why there is none.

@@ -1,9 +1,9 @@
 //! Commands: what workflow code asked for in one workflow task, in the order it asked.
 
-use crate::event::SideEffectKind;
+use crate::event::{ActivityTimeout, SideEffectKind};
 use crate::payload::{Failure, Payload};
 use crate::retry::RetryPolicy;
-use harvest_ids::{ActivityId, ActivityType, DurationMs, EventId, TaskQueue, TimerName, WorkflowId, WorkflowType};
+use harvest_ids::{ActivityId, ActivityType, Attempt, DurationMs, EventId, TaskQueue, TimerName, WorkflowId, WorkflowType};
 
 /// One thing that workflow code asked for.
 ///
@@ -17,6 +17,38 @@ pub enum Command {
     CancelActivity {
         /// The activity, by the event that scheduled it.
         activity_id: ActivityId,
+    },
+    /// Note an activity that the worker runs on the spot, within this task.
+    ScheduleLocalActivity {
+        /// The function.
+        activity_type: ActivityType,
+        /// The argument.
+        input: Payload,
+    },
+    /// A local activity has a result.
+    CompleteLocalActivity {
+        /// The command of this decision that scheduled it, counted from 0.
+        command: usize,
+        /// The result.
+        output: Payload,
+    },
+    /// An attempt of a local activity has failed.
+    FailLocalActivity {
+        /// The command of this decision that scheduled it, counted from 0.
+        command: usize,
+        /// Which attempt.
+        attempt: Attempt,
+        /// What went wrong.
+        failure: Failure,
+    },
+    /// A local activity is not tried again after its last failed attempt.
+    ExhaustLocalActivity {
+        /// The command of this decision that scheduled it, counted from 0.
+        command: usize,
+        /// The last attempt.
+        attempt: Attempt,
+        /// The limit that the last attempt ran into, if it did.
+        timeout: Option<ActivityTimeout>,
     },
     /// Start a durable timer.
     StartTimer {

@@ -103,6 +103,38 @@ pub enum EventKind {
         /// The activity, by the event that scheduled it.
         activity_id: ActivityId,
     },
+    /// Workflow code asked for an activity that its worker ran on the spot, within the decision.
+    LocalActivityScheduled {
+        /// The function.
+        activity_type: ActivityType,
+        /// The argument.
+        input: Payload,
+    },
+    /// A local activity ended with a result.
+    LocalActivityCompleted {
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// The result.
+        output: Payload,
+    },
+    /// An attempt of a local activity failed.
+    LocalActivityFailed {
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// Which attempt.
+        attempt: Attempt,
+        /// What went wrong.
+        failure: Failure,
+    },
+    /// A local activity was not tried again after its last failed attempt.
+    LocalActivityExhausted {
+        /// The activity, by the event that scheduled it.
+        activity_id: ActivityId,
+        /// The last attempt.
+        attempt: Attempt,
+        /// The limit that it ran into, if it did.
+        timeout: Option<ActivityTimeout>,
+    },
     /// Workflow code started a durable timer.
     TimerStarted {
         /// The author's label.

@@ -53,6 +53,7 @@ fn control_bytes(control: &Control) -> usize {
         | Control::ActivityRetryDue { .. }
         | Control::RequestsForgotten { .. }
         | Control::ChildStartConfirmed { .. }
+        | Control::WorkflowTaskExtended { .. }
         | Control::SlaBreached { .. }
         | Control::Resumed { .. } => 0,
     }
@@ -82,12 +83,15 @@ fn variable_bytes(kind: &EventKind) -> usize {
         EventKind::WorkflowTaskCompleted(task) => {
             task.worker_id.as_str().len() + task.build_id.len() + task.sdk.len() + task.consumed_signals.len().saturating_mul(8)
         }
-        EventKind::WorkflowCompleted { output } | EventKind::ActivityCompleted { output, .. } | EventKind::ChildWorkflowCompleted { output, .. } => {
-            payload_bytes(output)
-        }
-        EventKind::WorkflowFailed { failure } | EventKind::ActivityFailed { failure, .. } | EventKind::ChildWorkflowFailed { failure, .. } => {
-            failure_bytes(failure)
-        }
+        EventKind::WorkflowCompleted { output }
+        | EventKind::ActivityCompleted { output, .. }
+        | EventKind::LocalActivityCompleted { output, .. }
+        | EventKind::ChildWorkflowCompleted { output, .. } => payload_bytes(output),
+        EventKind::WorkflowFailed { failure }
+        | EventKind::ActivityFailed { failure, .. }
+        | EventKind::LocalActivityFailed { failure, .. }
+        | EventKind::ChildWorkflowFailed { failure, .. } => failure_bytes(failure),
+        EventKind::LocalActivityScheduled { activity_type, input } => activity_type.as_str().len() + payload_bytes(input),
         EventKind::WorkflowCancelRequested { reason } | EventKind::WorkflowCancelled { reason } | EventKind::WorkflowTerminated { reason } => reason.len(),
         EventKind::WorkflowContinuedAsNew { new_workflow_type, input, .. } => {
             new_workflow_type.as_ref().map_or(0, |name| name.as_str().len()) + payload_bytes(input)
@@ -100,6 +104,7 @@ fn variable_bytes(kind: &EventKind) -> usize {
         }
         EventKind::WorkflowExecutionTimedOut { .. }
         | EventKind::ActivityTimedOut { .. }
+        | EventKind::LocalActivityExhausted { .. }
         | EventKind::ActivityCancelled { .. }
         | EventKind::ActivityCancelRequested { .. }
         | EventKind::ChildWorkflowCancelRequested { .. } => 0,

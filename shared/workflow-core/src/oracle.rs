@@ -14,7 +14,7 @@ use crate::event::{Event, EventKind, WorkflowStarted, WorkflowTimeout};
 use crate::projection::TaskKey;
 use crate::record::{Control, Dispatch, Record};
 use activities::Activities;
-use harvest_ids::{DurationMs, Epoch, EventId, RequestId, Timestamp};
+use harvest_ids::{Attempt, DurationMs, Epoch, EventId, RequestId, Timestamp};
 use items::{Children, Signals, Timers};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use workflow_task::WorkflowTasks;
@@ -100,6 +100,8 @@ struct Books {
     handed_over: BTreeSet<RequestId>,
     tasks: WorkflowTasks,
     activities: Activities,
+    /// Local activities of the decision that is being read: the last failed attempt of each that has not ended.
+    locals: BTreeMap<EventId, Attempt>,
     timers: Timers,
     children: Children,
     signals: Signals,
@@ -174,6 +176,26 @@ impl Books {
                 self.activities.timed_out(*activity_id, *attempt, *timeout, event.at, self.paused.is_some()).inspect(|()| self.tasks.news(event.id))
             }
             EventKind::ActivityCancelled { activity_id } => self.activities.cancelled(*activity_id).inspect(|()| self.tasks.news(event.id)),
+            EventKind::LocalActivityScheduled { .. } => {
+                self.locals.insert(event.id, Attempt(0));
+                Ok(())
+            }
+            EventKind::LocalActivityFailed { activity_id, attempt, .. } => {
+                let failed = self.local(*activity_id)?;
+                let next = failed.next();
+                self.locals.insert(*activity_id, *attempt);
+                rule(*attempt == next, || format!("attempt {attempt} of local activity {activity_id} follows attempt {failed}"))
+            }
+            EventKind::LocalActivityCompleted { activity_id, .. } => {
+                self.local(*activity_id)?;
+                self.locals.remove(activity_id);
+                Ok(())
+            }
+            EventKind::LocalActivityExhausted { activity_id, attempt, .. } => {
+                let failed = self.local(*activity_id)?;
+                self.locals.remove(activity_id);
+                rule(*attempt == failed && attempt.0 > 0, || format!("local activity {activity_id} ended after attempt {attempt}, but {failed} failed last"))
+            }
             EventKind::TimerStarted { timer_id, duration } => self.timers.started(event.id, timer_id, event.at.plus(*duration)),
             EventKind::TimerFired { timer_id, started } => {
                 self.going("a timer fired")?;
@@ -195,10 +217,15 @@ impl Books {
         match kind {
             EventKind::WorkflowTaskCompleted(_) => {
                 self.activities.decision_is_over()?;
+                self.locals.clear();
                 self.in_commands = true;
             }
             EventKind::ActivityScheduled(_)
             | EventKind::ActivityCancelRequested { .. }
+            | EventKind::LocalActivityScheduled { .. }
+            | EventKind::LocalActivityCompleted { .. }
+            | EventKind::LocalActivityFailed { .. }
+            | EventKind::LocalActivityExhausted { .. }
             | EventKind::TimerStarted { .. }
             | EventKind::TimerCancelled { .. }
             | EventKind::SideEffectRecorded { .. }
@@ -295,6 +322,10 @@ impl Books {
                 self.time(*at)?;
                 self.children.known(*started)
             }
+            Control::WorkflowTaskExtended { at } => {
+                self.time(*at)?;
+                self.tasks.extended(*at)
+            }
             Control::SlaBreached { at } => {
                 self.time(*at)?;
                 self.going("a run became late")?;
@@ -318,6 +349,11 @@ impl Books {
                 Ok(())
             }
         }
+    }
+
+    /// The last failed attempt of a local activity that has not ended; 0 before the first.
+    fn local(&self, id: EventId) -> Result<Attempt, String> {
+        self.locals.get(&id).copied().ok_or_else(|| format!("event {id} scheduled no local activity in this decision, or it has ended"))
     }
 
     /// Breaks a rule while the run is paused.

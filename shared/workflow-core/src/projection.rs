@@ -131,6 +131,10 @@ fn event_touches(event: &Event, closed: &mut bool) -> Option<TaskKey> {
         | EventKind::SignalReceived { .. }
         | EventKind::SideEffectRecorded { .. }
         | EventKind::MarkerRecorded { .. }
+        | EventKind::LocalActivityScheduled { .. }
+        | EventKind::LocalActivityCompleted { .. }
+        | EventKind::LocalActivityFailed { .. }
+        | EventKind::LocalActivityExhausted { .. }
         | EventKind::ChildWorkflowStarted { .. }
         | EventKind::ChildWorkflowSpawnedDetached { .. }
         | EventKind::ChildWorkflowCompleted { .. }
@@ -152,6 +156,7 @@ fn control_touches(control: &Control) -> Option<TaskKey> {
         | Control::RequestSeen { .. }
         | Control::RequestsForgotten { .. }
         | Control::ChildStartConfirmed { .. }
+        | Control::WorkflowTaskExtended { .. }
         | Control::SlaBreached { .. }
         | Control::Paused { .. }
         | Control::Resumed { .. } => None,

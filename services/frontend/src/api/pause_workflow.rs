@@ -5,7 +5,7 @@ use crate::refuse::malformed;
 use harvest_proto::internal::v1::PauseWorkflowCall;
 use harvest_proto::v1::{PauseWorkflowRequest, PauseWorkflowResponse};
 use harvest_rpc::Error;
-use harvest_wire::start::PauseWorkflow;
+use harvest_wire::pause::PauseWorkflow;
 use tokio::time::Instant;
 
 pub(crate) async fn pause_workflow(edge: &Edge, mut request: PauseWorkflowRequest, deadline: Instant) -> Result<PauseWorkflowResponse, Error> {

@@ -5,7 +5,7 @@ use crate::refuse::malformed;
 use harvest_proto::internal::v1::ResumeWorkflowCall;
 use harvest_proto::v1::{ResumeWorkflowRequest, ResumeWorkflowResponse};
 use harvest_rpc::Error;
-use harvest_wire::start::ResumeWorkflow;
+use harvest_wire::pause::ResumeWorkflow;
 use tokio::time::Instant;
 
 pub(crate) async fn resume_workflow(edge: &Edge, mut request: ResumeWorkflowRequest, deadline: Instant) -> Result<ResumeWorkflowResponse, Error> {

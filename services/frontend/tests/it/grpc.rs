@@ -188,8 +188,11 @@ async fn answers_of_workers_go_to_the_shard_of_their_token() {
     assert!(soon(workers.heartbeat(beat)).await.unwrap().into_inner().cancel_requested);
     let shards: Vec<u32> = fleet.history.calls.lock().unwrap().iter().map(|(_, shard, _)| *shard).collect();
     assert_eq!(shards, [1, 1, 1]);
-    let of_another_kind = v1::HeartbeatRequest { task_token: token(None), worker_id: "w".into(), details: None };
-    assert_eq!(refused(soon(workers.heartbeat(of_another_kind)).await).field.as_deref(), Some("task_token"));
+    let of_a_workflow_task = v1::HeartbeatRequest { task_token: token(None), worker_id: "w".into(), details: None };
+    soon(workers.heartbeat(of_a_workflow_task)).await.unwrap();
+    let outcome = Some(v1::close_activity_request::Outcome::Completed(v1::Payload::default()));
+    let of_another_kind = v1::CloseActivityRequest { task_token: token(None), worker_id: "w".into(), outcome, ..Default::default() };
+    assert_eq!(refused(soon(workers.close_activity(of_another_kind)).await).field.as_deref(), Some("task_token"));
 }
 
 #[tokio::test]

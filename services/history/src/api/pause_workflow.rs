@@ -6,7 +6,8 @@ use crate::shard::operation::{Answer, Operation};
 use harvest_proto::internal::v1::{PauseWorkflowCall, ResumeWorkflowCall};
 use harvest_proto::v1::{PauseWorkflowResponse, ResumeWorkflowResponse};
 use harvest_rpc::Error;
-use harvest_wire::start::{Limits, PauseWorkflow, ResumeWorkflow, WorkflowRef};
+use harvest_wire::pause::{PauseWorkflow, ResumeWorkflow};
+use harvest_wire::start::{Limits, WorkflowRef};
 use harvest_workflow_core::input::Input;
 
 pub(super) async fn pause_workflow(api: &Api, call: PauseWorkflowCall) -> Result<PauseWorkflowResponse, Error> {

@@ -125,9 +125,15 @@ fn command_bytes(command: &Command) -> usize {
         }
         Command::RecordMarker { name, details } => name.len() + details.as_ref().map_or(0, payload_bytes),
         Command::StartChildWorkflow(child) => payload_bytes(&child.input),
+        Command::ScheduleLocalActivity { input: payload, .. } | Command::CompleteLocalActivity { output: payload, .. } => payload_bytes(payload),
+        Command::FailLocalActivity { failure, .. } => failure_bytes(failure),
         Command::FailWorkflow { failure } => failure_bytes(failure),
         Command::CancelWorkflow { reason } => reason.len(),
-        Command::CancelActivity { .. } | Command::StartTimer { .. } | Command::CancelTimer { .. } | Command::CancelChildWorkflow { .. } => 0,
+        Command::CancelActivity { .. }
+        | Command::ExhaustLocalActivity { .. }
+        | Command::StartTimer { .. }
+        | Command::CancelTimer { .. }
+        | Command::CancelChildWorkflow { .. } => 0,
     }
 }
 

@@ -64,6 +64,7 @@ macro_rules! conformance_suite {
             reads::recovery_finds_the_highest_sequences
             reads::lists_page_newest_first_over_all_shards
             reads::lists_filter
+            reads::marks_filter_lists
             control::members_come_and_expire
             control::a_lease_is_taken_once_and_renewed_by_its_owner
             control::an_expired_lease_is_free_for_all

@@ -2,9 +2,9 @@
 
 use super::Subject;
 use super::fixture::{
-    Owner, activity_task, at, change, closed, due, events, id, message, namespace, queue, run, task, workflow_id, workflow_task, workflow_type,
+    Owner, activity_task, at, change, closed, due, events, id, message, namespace, open, queue, run, task, workflow_id, workflow_task, workflow_type,
 };
-use crate::batch::{Batch, HistoryRow, RunRow, TaskRow};
+use crate::batch::{Batch, HistoryRow, RunMutable, RunRow, TaskRow};
 use crate::store::{BacklogQueue, BusinessKey, Recovery, RunFilter, TaskKind};
 use bytes::Bytes;
 use harvest_ids::{EventId, ExecutionId, Namespace, ShardId};
@@ -17,7 +17,7 @@ pub async fn find_run_prefers_the_open_run_and_then_the_newest_closed(subject: &
     let mut owner = Owner::of(&*subject.runs, 0).await;
     let key = run(1).workflow_id;
     let same_key = |number, status: Status| {
-        let mutable = if status == Status::Running { super::fixture::open(1) } else { closed(status, 2, 5000) };
+        let mutable = if status == Status::Running { open(1) } else { closed(status, 2, 5000) };
         RunRow { workflow_id: key.clone(), mutable, ..run(number) }
     };
     let of = |workflow_type, namespace| BusinessKey { namespace, workflow_type, workflow_id: key.clone() };
@@ -197,4 +197,33 @@ pub async fn lists_filter(subject: &Subject) {
     assert_eq!(list(subject, RunFilter { workflow_type: Some(workflow_type("refund")), ..first.clone() }).await, []);
     assert_eq!(list(subject, RunFilter { after: Some((at(1006), id(6))), ..first.clone() }).await, [id(1)]);
     assert_eq!(list(subject, RunFilter { limit: 1, ..first }).await, [id(6)]);
+}
+
+/// Late and paused runs are found by those marks; a change of the marks shows.
+pub async fn marks_filter_lists(subject: &Subject) {
+    let mut owner = Owner::of(&*subject.runs, 0).await;
+    let late = |mutable| RunMutable { sla_deadline_at: Some(at(2)), sla_breached_at: Some(at(3)), ..mutable };
+    let paused = |mutable| RunMutable { paused_at: Some(at(4)), ..mutable };
+    let rows = vec![
+        RunRow { sla_ms: Some(7), ..run(1) },
+        RunRow { mutable: late(open(2)), ..run(2) },
+        RunRow { mutable: paused(late(open(2))), ..run(3) },
+        RunRow { mutable: late(closed(Status::Completed, 2, 5000)), ..run(4) },
+    ];
+    owner.commit(Batch { runs_new: rows, ..Batch::default() }).await;
+    let is_late = |late| RunFilter { sla_breached: Some(late), ..filter() };
+    let is_paused = |paused| RunFilter { status: Some(Status::Running), paused: Some(paused), ..filter() };
+    assert_eq!(list(subject, is_late(true)).await, [id(4), id(3), id(2)]);
+    assert_eq!(list(subject, is_late(false)).await, [id(1)]);
+    assert_eq!(list(subject, RunFilter { status: Some(Status::Completed), ..is_late(true) }).await, [id(4)]);
+    assert_eq!(list(subject, is_paused(true)).await, [id(3)]);
+    assert_eq!(list(subject, is_paused(false)).await, [id(2), id(1)]);
+    let key = RunFilter { workflow_id: Some(run(3).workflow_id), ..is_late(true) };
+    assert_eq!(list(subject, RunFilter { paused: Some(true), ..key.clone() }).await, [id(3)]);
+    assert_eq!(list(subject, RunFilter { paused: Some(false), ..key }).await, []);
+    let changed = change(1, paused(late(open(3))));
+    owner.commit(Batch { runs_changed: vec![changed.clone()], ..Batch::default() }).await;
+    assert_eq!(list(subject, is_paused(true)).await, [id(3), id(1)]);
+    let stored = subject.runs.load_run(SHARD, id(1)).await.expect("read").expect("it is there");
+    assert_eq!((stored.row.sla_ms, stored.row.mutable), (Some(7), changed.mutable));
 }

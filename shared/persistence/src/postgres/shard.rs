@@ -158,7 +158,12 @@ impl ShardStore for PgStore {
 
 fn list_query(filter: &RunFilter) -> Query<'_> {
     let (started_at, last) = filter.after.map_or((i64::MAX, Uuid::max()), |(at, id)| (at.as_millis(), id.as_uuid()));
-    let text = if filter.workflow_id.is_some() { include_str!("run/list_by_workflow_id.sql") } else { include_str!("run/list.sql") };
+    let text = match filter {
+        RunFilter { workflow_id: Some(_), .. } => include_str!("run/list_by_workflow_id.sql"),
+        RunFilter { sla_breached: Some(true), .. } => include_str!("run/list_late.sql"),
+        RunFilter { paused: Some(true), .. } => include_str!("run/list_paused.sql"),
+        RunFilter { .. } => include_str!("run/list.sql"),
+    };
     let query = sqlx::query(text)
         .bind(filter.namespace.as_str())
         .bind(filter.status.map(Status::as_str))

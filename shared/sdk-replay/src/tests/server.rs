@@ -103,6 +103,12 @@ impl Server {
         }
     }
 
+    /// The event that a command of the newest decision became.
+    fn command(&self, index: usize) -> EventId {
+        let decision = self.history.iter().rfind(|event| matches!(event.kind, EventKind::WorkflowTaskCompleted(_))).unwrap().id;
+        EventId(decision.0 + 1 + u64::try_from(index).unwrap())
+    }
+
     fn event_of(&mut self, command: Command) -> (EventKind, Option<&'static str>) {
         let child_run = started().execution_id;
         match command {
@@ -118,6 +124,14 @@ impl Server {
                     schedule_to_close: None,
                 }));
                 (kind, Some("activity"))
+            }
+            Command::ScheduleLocalActivity { activity_type, input } => (EventKind::LocalActivityScheduled { activity_type, input }, None),
+            Command::CompleteLocalActivity { command, output } => (EventKind::LocalActivityCompleted { activity_id: self.command(command), output }, None),
+            Command::FailLocalActivity { command, attempt, failure } => {
+                (EventKind::LocalActivityFailed { activity_id: self.command(command), attempt, failure }, None)
+            }
+            Command::ExhaustLocalActivity { command, attempt, timeout } => {
+                (EventKind::LocalActivityExhausted { activity_id: self.command(command), attempt, timeout }, None)
             }
             Command::CancelActivity { activity_id } => (EventKind::ActivityCancelRequested { activity_id }, None),
             Command::StartTimer { timer_id, duration } => (EventKind::TimerStarted { timer_id, duration }, Some("timer")),

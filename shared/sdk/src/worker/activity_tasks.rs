@@ -163,6 +163,7 @@ fn context(worker: &Arc<WorkerShared>, worker_id: &str, task: &ActivityTask, att
             attempt: task.attempt,
             max_attempts: task.max_attempts,
             task_queue: task.task_queue.clone(),
+            is_local: false,
         },
         heartbeat_details,
         previous_failure: task.previous_failure.as_ref().map(|failure| format!("{}: {}", failure.error_type, failure.message)),

@@ -188,5 +188,8 @@ fn check_config(config: &WorkerConfig) -> Result<(), BuildError> {
     if config.max_concurrent_workflows == 0 {
         return refuse("max_concurrent_workflows", "is 0; at least 1 is needed".to_owned());
     }
+    if let Err(error) = span("max_local_activity_start_to_close", Some(config.max_local_activity_start_to_close)) {
+        return refuse("max_local_activity_start_to_close", error.to_string());
+    }
     Ok(())
 }

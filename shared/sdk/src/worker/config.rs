@@ -21,6 +21,7 @@ pub struct WorkerConfig {
     pub(crate) identity: String,
     pub(crate) default_activity_retry_policy: Option<RetryPolicy>,
     pub(crate) default_activity_start_to_close: Option<Duration>,
+    pub(crate) max_local_activity_start_to_close: Duration,
 }
 
 impl Default for WorkerConfig {
@@ -41,6 +42,7 @@ impl Default for WorkerConfig {
             identity: format!("{}:{}", host(), std::process::id()),
             default_activity_retry_policy: None,
             default_activity_start_to_close: None,
+            max_local_activity_start_to_close: Duration::from_secs(60),
         }
     }
 }
@@ -144,6 +146,13 @@ impl WorkerConfig {
     #[must_use]
     pub fn with_identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = identity.into();
+        self
+    }
+
+    /// Sets the longest that one attempt of a local activity may take, whatever it declares; default 60 s.
+    #[must_use]
+    pub fn with_max_local_activity_start_to_close(mut self, longest: Duration) -> Self {
+        self.max_local_activity_start_to_close = longest;
         self
     }
 

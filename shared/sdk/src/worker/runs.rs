@@ -66,12 +66,18 @@ pub(crate) async fn catch_up(
 }
 
 /// Lets the code decide about everything up to `seen`, which was fed, until `limit` at the longest.
-pub(crate) async fn decide(mut run: Run, seen: EventId, limit: Instant) -> Result<(Run, Completion), RunError> {
+pub(crate) async fn decide(run: Run, seen: EventId, limit: Instant) -> Result<(Run, Completion), RunError> {
+    step(run, limit, move |run| run.decide(seen)).await
+}
+
+/// Lets the code go a step, until `limit` at the longest.
+pub(crate) async fn step<T: Send + 'static>(
+    mut run: Run,
+    limit: Instant,
+    go: impl FnOnce(&mut Run) -> Result<T, RunError> + Send + 'static,
+) -> Result<(Run, T), RunError> {
     // In a task of its own, so that code that never comes to rest holds up its own run only.
-    let deciding = tokio::spawn(async move {
-        let decision = run.decide(seen);
-        decision.map(|completion| (run, completion))
-    });
+    let deciding = tokio::spawn(async move { go(&mut run).map(|done| (run, done)) });
     match tokio::time::timeout_at(limit, deciding).await {
         Ok(Ok(decided)) => decided,
         Ok(Err(join)) => Err(RunError::Worker(format!("the decision was lost: {join}"))),

@@ -5,6 +5,7 @@ use crate::channels::MAX_MESSAGE_BYTES;
 use crate::worker::WorkerShared;
 use crate::worker::credits::Place;
 use crate::worker::eager::{self, Asked};
+use crate::worker::local_activities;
 use crate::worker::runs::{self, catch_up};
 use crate::workflow::run::{Run, RunError};
 use crate::workflow::shared::Told;
@@ -19,7 +20,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// When the server does not say.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// What is left of a task's time for its answer.
+pub(crate) const MARGIN: Duration = Duration::from_millis(500);
 
 /// Runs one workflow task in its place, beside whatever else the worker does.
 pub(crate) fn spawn(worker: &Arc<WorkerShared>, worker_id: &str, task: WorkflowTask, place: Place) {
@@ -32,7 +35,7 @@ pub(crate) fn spawn(worker: &Arc<WorkerShared>, worker_id: &str, task: WorkflowT
 
 async fn run(worker: Arc<WorkerShared>, worker_id: String, mut task: WorkflowTask) {
     let timeout = if task.timeout_ms == 0 { DEFAULT_TIMEOUT } else { Duration::from_millis(task.timeout_ms) };
-    let deadline = Instant::now() + timeout;
+    let mut deadline = Instant::now() + timeout;
     let execution_id = task.workflow.as_ref().map(|workflow| workflow.execution_id.clone()).unwrap_or_default();
     let last = EventId(task.last_event_id.max(task.events.last().map_or(0, |event| event.event_id)));
     let instant = |millis| Some(millis).filter(|millis| *millis != 0).map(Timestamp::from_millis);
@@ -42,7 +45,7 @@ async fn run(worker: Arc<WorkerShared>, worker_id: String, mut task: WorkflowTas
     let mut attempt = match worker.cache.take(&execution_id).await {
         Some(mut cached) => {
             cached.set_told(told);
-            decide(&worker, &execution_id, cached, events.clone(), last, deadline).await
+            decide(&worker, &worker_id, &task, cached, events.clone(), last, &mut deadline).await
         }
         None => Err(RunError::OutOfStep("it is not in memory".to_owned())),
     };
@@ -50,7 +53,7 @@ async fn run(worker: Arc<WorkerShared>, worker_id: String, mut task: WorkflowTas
         tracing::trace!(execution_id, why, "the run is replayed from its full history");
         let mut run = Run::new(worker.registry.clone());
         run.set_told(told);
-        attempt = decide(&worker, &execution_id, run, events, last, deadline).await;
+        attempt = decide(&worker, &worker_id, &task, run, events, last, &mut deadline).await;
     }
     match attempt {
         Ok((run, completion)) => complete(&worker, &worker_id, &task, &execution_id, run, completion, deadline).await,
@@ -59,15 +62,20 @@ async fn run(worker: Arc<WorkerShared>, worker_id: String, mut task: WorkflowTas
 }
 
 async fn decide(
-    worker: &WorkerShared,
-    execution_id: &str,
+    worker: &Arc<WorkerShared>,
+    worker_id: &str,
+    task: &WorkflowTask,
     mut run: Run,
     events: Vec<harvest_proto::v1::Event>,
     last: EventId,
-    deadline: Instant,
+    deadline: &mut Instant,
 ) -> Result<(Run, Completion), RunError> {
-    catch_up(worker, execution_id, &mut run, events, last, deadline).await?;
-    runs::decide(run, last, deadline - Duration::from_millis(500)).await
+    let execution_id = task.workflow.as_ref().map(|workflow| workflow.execution_id.as_str()).unwrap_or_default();
+    catch_up(worker, execution_id, &mut run, events, last, *deadline).await?;
+    let (run, ()) = runs::step(run, *deadline - MARGIN, move |run| run.begin(last)).await?;
+    let mut run = local_activities::run_all(worker, worker_id, task, run, deadline).await?;
+    let completion = run.completion()?;
+    Ok((run, completion))
 }
 
 async fn complete(worker: &Arc<WorkerShared>, worker_id: &str, task: &WorkflowTask, execution_id: &str, run: Run, completion: Completion, deadline: Instant) {

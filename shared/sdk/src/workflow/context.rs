@@ -7,7 +7,7 @@ use crate::payload;
 use crate::workflow::future::{ActivityFuture, Cancelled, ContinueAsNew, ItemFuture, TimerHandle};
 use crate::workflow::shared::RunShared;
 use harvest_ids::{ActivityType, DurationMs, TimerName, Timestamp, WorkflowType};
-use harvest_sdk_replay::{Handle, Recorded, Take};
+use harvest_sdk_replay::{Handle, LocalActivity, Recorded, Take};
 use harvest_workflow_core::command::{Command, ScheduleActivity};
 use harvest_workflow_core::event::{SideEffectKind, WorkflowStarted};
 use harvest_workflow_core::payload::Payload;
@@ -97,7 +97,51 @@ impl WorkflowContext {
         options: ActivityOptions,
     ) -> ActivityFuture<A::Output> {
         let input = payload::to_payload("activity input", &input);
+        if A::is_local() {
+            return self.run_locally(A::NAME, input, &options, Some(&A::options()));
+        }
         self.schedule(A::NAME, input, &options, Some(&A::options()))
+    }
+
+    /// Runs an activity on the spot, in this worker and within the running workflow task, also when its attribute does not say `local = true`. For
+    /// what is quick: it saves the way over the queue, and its result is in the history all the same. Without a retry policy it is tried once.
+    pub fn execute_local_activity<A: ActivityDefinition>(&self, activity: &impl Fn() -> A, input: A::Input) -> ActivityFuture<A::Output> {
+        self.execute_local_activity_with_opts(activity, input, ActivityOptions::default())
+    }
+
+    /// The same with options that win over the activity's attribute: `retry` and `start_to_close`.
+    pub fn execute_local_activity_with_opts<A: ActivityDefinition>(
+        &self,
+        _activity: &impl Fn() -> A,
+        input: A::Input,
+        options: ActivityOptions,
+    ) -> ActivityFuture<A::Output> {
+        self.run_locally(A::NAME, payload::to_payload("activity input", &input), &options, Some(&A::options()))
+    }
+
+    /// The same by name, with any JSON. The worker must have its code.
+    pub fn execute_local_activity_raw<T: DeserializeOwned>(&self, name: &str, input: impl Serialize) -> ActivityFuture<T> {
+        let registry = self.shared.registry.clone();
+        let attribute = registry.activities.get(name).map(|known| &known.options);
+        self.run_locally(name, payload::to_payload("activity input", &input), &ActivityOptions::default(), attribute)
+    }
+
+    fn run_locally<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        input: Result<Payload, HarvestError>,
+        options: &ActivityOptions,
+        attribute: Option<&ActivityOptions>,
+    ) -> ActivityFuture<T> {
+        let ask = || {
+            let activity = LocalActivity {
+                activity_type: ActivityType::new(name).map_err(|error| HarvestError::invalid("activity_type", error))?,
+                input: input?,
+                options: ActivityOptions::of_local(options, attribute, &self.shared.registry.activity_floor)?,
+            };
+            Ok(self.shared.lock().machine.run_local_activity(activity))
+        };
+        ActivityFuture::new(ItemFuture::new(&self.shared, ask()), name)
     }
 
     /// Schedules an activity by name, with any JSON, in a queue (empty = its attribute's or the run's own).

@@ -97,7 +97,7 @@ impl WorkflowContext {
 }
 
 /// 64 random bits: those of a version 4 UUID that are neither version nor variant.
-fn fresh_random() -> u64 {
+pub(crate) fn fresh_random() -> u64 {
     let bytes = Uuid::new_v4().into_bytes();
     u64::from_be_bytes([bytes[0], bytes[1], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15]])
 }

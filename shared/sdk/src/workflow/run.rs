@@ -6,7 +6,7 @@ use crate::registry::Registry;
 use crate::workflow::context::WorkflowContext;
 use crate::workflow::shared::{RunShared, Told};
 use harvest_ids::{EventId, Timestamp};
-use harvest_sdk_replay::{Completion, FeedError, Mismatch, ReplayError, Step, Take};
+use harvest_sdk_replay::{Completion, FeedError, Handle, LocalActivity, LocalEnd, Mismatch, ReplayError, Step, Take};
 use harvest_workflow_core::command::Command;
 use harvest_workflow_core::event::{Event, WorkflowStarted};
 use harvest_workflow_core::payload::Payload;
@@ -158,10 +158,40 @@ impl Run {
         Ok(self.shared.lock().machine.feed(events)?)
     }
 
-    /// Works out the decision of a workflow task that has seen `seen`.
+    /// Works out the decision of a workflow task that has seen `seen`, if its code needs no local activities for it.
     pub(crate) fn decide(&mut self, seen: EventId) -> Result<Completion, RunError> {
+        self.begin(seen)?;
+        if !self.locals().is_empty() {
+            return Err(RunError::Worker("the workflow code wants local activities, which need its workflow task".to_owned()));
+        }
+        self.completion()
+    }
+
+    /// Begins that decision: runs the code until it is at rest.
+    pub(crate) fn begin(&mut self, seen: EventId) -> Result<(), RunError> {
         self.shared.lock().machine.begin_task(seen)?;
-        self.drive()?;
+        self.drive()
+    }
+
+    /// Local activities that the code waits for in the decision that was begun.
+    pub(crate) fn locals(&self) -> Vec<(Handle, LocalActivity)> {
+        self.shared.lock().machine.locals().map(|(handle, activity)| (handle, activity.clone())).collect()
+    }
+
+    /// Shows the code how a local activity ended, and runs it until it is at rest.
+    pub(crate) fn end_local(&mut self, handle: Handle, end: LocalEnd) -> Result<(), RunError> {
+        let key = self.shared.lock().machine.end_local(handle, end);
+        if let Some(key) = key
+            && self.shared.wake(&key)
+            && self.flag.0.load(Ordering::Acquire)
+        {
+            self.poll()?;
+        }
+        self.drive()
+    }
+
+    /// The decision that was begun, when the code wants nothing more on the spot.
+    pub(crate) fn completion(&mut self) -> Result<Completion, RunError> {
         let completion = self.shared.lock().machine.take_completion();
         completion.ok_or_else(|| RunError::OutOfStep("the task left nothing to decide".to_owned()))
     }

@@ -2,7 +2,9 @@
 
 mod bench;
 mod code;
+mod continue_as_new;
 mod failures;
+mod local_activities;
 mod steps;
 
 /// A run that has decided to wait for an activity, and the events that its decision became.

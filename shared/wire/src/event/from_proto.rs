@@ -49,6 +49,22 @@ fn kind(kind: Kind) -> Result<EventKind, WireError> {
         },
         Kind::ActivityCancelled(it) => EventKind::ActivityCancelled { activity_id: EventId(it.activity_id) },
         Kind::ActivityCancelRequested(it) => EventKind::ActivityCancelRequested { activity_id: EventId(it.activity_id) },
+        Kind::LocalActivityScheduled(it) => {
+            EventKind::LocalActivityScheduled { activity_type: name("activity_type", it.activity_type)?, input: payload::or_null("input", it.input)? }
+        }
+        Kind::LocalActivityCompleted(it) => {
+            EventKind::LocalActivityCompleted { activity_id: EventId(it.activity_id), output: payload::or_null("output", it.output)? }
+        }
+        Kind::LocalActivityFailed(it) => EventKind::LocalActivityFailed {
+            activity_id: EventId(it.activity_id),
+            attempt: Attempt(it.attempt),
+            failure: failure::required("failure", it.failure)?,
+        },
+        Kind::LocalActivityExhausted(it) => EventKind::LocalActivityExhausted {
+            activity_id: EventId(it.activity_id),
+            attempt: Attempt(it.attempt),
+            timeout: field::optional_activity_timeout("timeout_type", &it.timeout_type)?,
+        },
         Kind::TimerStarted(it) => EventKind::TimerStarted { timer_id: name("timer_id", it.timer_id)?, duration: span("duration_ms", it.duration_ms)? },
         Kind::TimerFired(it) => EventKind::TimerFired { timer_id: name("timer_id", it.timer_id)?, started: EventId(it.started_event_id) },
         Kind::TimerCancelled(it) => EventKind::TimerCancelled { timer_id: name("timer_id", it.timer_id)?, started: EventId(it.started_event_id) },

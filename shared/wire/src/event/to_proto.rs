@@ -52,6 +52,20 @@ fn kind(kind: &EventKind) -> Kind {
         EventKind::TimerStarted { timer_id, duration } => {
             Kind::TimerStarted(v1::TimerStarted { timer_id: timer_id.to_string(), duration_ms: duration.as_millis() })
         }
+        EventKind::LocalActivityScheduled { activity_type, input } => {
+            Kind::LocalActivityScheduled(v1::LocalActivityScheduled { activity_type: activity_type.to_string(), input: Some(payload::to_proto(input)) })
+        }
+        EventKind::LocalActivityCompleted { activity_id, output } => {
+            Kind::LocalActivityCompleted(v1::LocalActivityCompleted { activity_id: activity_id.0, output: Some(payload::to_proto(output)) })
+        }
+        EventKind::LocalActivityFailed { activity_id, attempt, failure: it } => {
+            Kind::LocalActivityFailed(v1::LocalActivityFailed { activity_id: activity_id.0, attempt: attempt.0, failure: Some(failure::to_proto(it)) })
+        }
+        EventKind::LocalActivityExhausted { activity_id, attempt, timeout } => Kind::LocalActivityExhausted(v1::LocalActivityExhausted {
+            activity_id: activity_id.0,
+            attempt: attempt.0,
+            timeout_type: timeout.map(field::activity_timeout_word).unwrap_or_default().to_owned(),
+        }),
         EventKind::TimerFired { timer_id, started } => Kind::TimerFired(v1::TimerFired { timer_id: timer_id.to_string(), started_event_id: started.0 }),
         EventKind::TimerCancelled { timer_id, started } => {
             Kind::TimerCancelled(v1::TimerCancelled { timer_id: timer_id.to_string(), started_event_id: started.0 })

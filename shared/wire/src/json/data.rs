@@ -153,6 +153,10 @@ mirror! {
     ActivityTimedOut { activity_id: u64, attempt: u32, timeout_type: String }
     ActivityCancelled { activity_id: u64 }
     ActivityCancelRequested { activity_id: u64 }
+    LocalActivityScheduled { activity_type: String, input: Option<PayloadJson> }
+    LocalActivityCompleted { activity_id: u64, output: Option<PayloadJson> }
+    LocalActivityFailed { activity_id: u64, attempt: u32, failure: Option<Failure> }
+    LocalActivityExhausted { activity_id: u64, attempt: u32, timeout_type: String }
     TimerStarted { timer_id: String, duration_ms: u64 }
     TimerFired { timer_id: String, started_event_id: u64 }
     TimerCancelled { timer_id: String, started_event_id: u64 }
@@ -188,7 +192,7 @@ macro_rules! kinds {
 kinds! {
     WorkflowStarted WorkflowTaskCompleted WorkflowCompleted WorkflowFailed WorkflowCancelRequested WorkflowCancelled WorkflowTerminated
     WorkflowExecutionTimedOut WorkflowContinuedAsNew ActivityScheduled ActivityCompleted ActivityFailed ActivityTimedOut ActivityCancelled
-    ActivityCancelRequested TimerStarted TimerFired TimerCancelled SignalReceived SideEffectRecorded MarkerRecorded ChildWorkflowStarted
+    ActivityCancelRequested LocalActivityScheduled LocalActivityCompleted LocalActivityFailed LocalActivityExhausted TimerStarted TimerFired TimerCancelled SignalReceived SideEffectRecorded MarkerRecorded ChildWorkflowStarted
     ChildWorkflowSpawnedDetached ChildWorkflowCompleted ChildWorkflowFailed ChildWorkflowCancelRequested
 }
 

@@ -72,6 +72,20 @@ impl<'a> Planner<'a> {
     fn event_of(&mut self, index: usize, command: &Command) -> Result<EventKind, Reject> {
         Ok(match command {
             Command::ScheduleActivity(schedule) => self.schedule_activity(index, schedule)?,
+            Command::ScheduleLocalActivity { activity_type, input } => {
+                EventKind::LocalActivityScheduled { activity_type: activity_type.clone(), input: input.clone() }
+            }
+            Command::CompleteLocalActivity { command, output } => {
+                EventKind::LocalActivityCompleted { activity_id: self.local(index, *command)?, output: output.clone() }
+            }
+            Command::FailLocalActivity { command, attempt, failure } => EventKind::LocalActivityFailed {
+                activity_id: self.local(index, *command)?,
+                attempt: *attempt,
+                failure: bounded_failure(failure.clone(), self.limits),
+            },
+            Command::ExhaustLocalActivity { command, attempt, timeout } => {
+                EventKind::LocalActivityExhausted { activity_id: self.local(index, *command)?, attempt: *attempt, timeout: *timeout }
+            }
             Command::CancelActivity { activity_id } => {
                 self.check_activity(index, *activity_id)?;
                 EventKind::ActivityCancelRequested { activity_id: *activity_id }
@@ -125,6 +139,19 @@ impl<'a> Planner<'a> {
             heartbeat_timeout: options.heartbeat_timeout,
             schedule_to_close: options.schedule_to_close,
         })))
+    }
+
+    /// The open local activity that command `command` of this decision scheduled.
+    fn local(&self, index: usize, command: usize) -> Result<ActivityId, Reject> {
+        if !matches!(self.events.get(command), Some(EventKind::LocalActivityScheduled { .. })) {
+            return Err(bad(index, format!("command {command} scheduled no local activity before it")));
+        }
+        let id = EventId(self.first.saturating_add(u64::try_from(command).unwrap_or(u64::MAX)));
+        let ended = self.events.iter().any(|event| match event {
+            EventKind::LocalActivityCompleted { activity_id, .. } | EventKind::LocalActivityExhausted { activity_id, .. } => *activity_id == id,
+            _ => false,
+        });
+        if ended { Err(bad(index, format!("the local activity of command {command} has ended before"))) } else { Ok(id) }
     }
 
     fn start_child(&mut self, start: &StartChildWorkflow) -> Result<EventKind, Reject> {
@@ -230,6 +257,8 @@ pub(super) fn too_large(what: impl fmt::Display, payload: &Payload, limits: &Lim
 pub(super) fn command_too_large(commands: &[Command], limits: &Limits) -> Option<Failure> {
     commands.iter().find_map(|command| match command {
         Command::ScheduleActivity(schedule) => too_large(format_args!("the input of activity {}", schedule.activity_type), &schedule.input, limits),
+        Command::ScheduleLocalActivity { activity_type, input } => too_large(format_args!("the input of local activity {activity_type}"), input, limits),
+        Command::CompleteLocalActivity { output, .. } => too_large("the output of a local activity", output, limits),
         Command::StartChildWorkflow(start) => too_large(format_args!("the input of child workflow {}", start.workflow_id), &start.input, limits),
         Command::RecordSideEffect { value, .. } => too_large("the value of a side effect", value, limits),
         Command::RecordMarker { name, details } => too_large(format_args!("marker {name}"), details.as_ref()?, limits),
@@ -238,6 +267,8 @@ pub(super) fn command_too_large(commands: &[Command], limits: &Limits) -> Option
         // A failure is cut to its bounds: it ends the run anyway, and as what it says.
         Command::FailWorkflow { .. }
         | Command::CancelWorkflow { .. }
+        | Command::FailLocalActivity { .. }
+        | Command::ExhaustLocalActivity { .. }
         | Command::CancelActivity { .. }
         | Command::StartTimer { .. }
         | Command::CancelTimer { .. }

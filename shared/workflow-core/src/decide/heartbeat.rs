@@ -3,6 +3,7 @@
 use super::Emitter;
 use super::activity_attempt::{adopt, current_attempt};
 use super::commands::check_payload;
+use super::complete_workflow_task::current_task;
 use crate::decision::{Reject, Reply};
 use crate::input::TaskToken;
 use crate::payload::Payload;
@@ -11,6 +12,9 @@ use harvest_ids::WorkerId;
 
 /// Written down only when somebody can notice: there are details to keep, or a heartbeat timeout to put off.
 pub(super) fn heartbeat(emitter: &mut Emitter<'_>, token: &TaskToken, worker_id: &WorkerId, details: Option<&Payload>) -> Result<Reply, Reject> {
+    if token.activity_id.is_none() {
+        return workflow_task(emitter, token, worker_id);
+    }
     let answer = current_attempt(emitter.state, token, worker_id)?;
     if let Some(details) = details {
         check_payload(details, emitter.limits)?;
@@ -32,4 +36,11 @@ pub(super) fn heartbeat(emitter: &mut Emitter<'_>, token: &TaskToken, worker_id:
         emitter.control(beat);
     }
     Ok(Reply::Progress { cancel_requested })
+}
+
+/// A worker that runs local activities for longer than a workflow task may take shows that it is at it.
+fn workflow_task(emitter: &mut Emitter<'_>, token: &TaskToken, worker_id: &WorkerId) -> Result<Reply, Reject> {
+    current_task(emitter.state, token, worker_id)?;
+    emitter.control(Control::WorkflowTaskExtended { at: emitter.at });
+    Ok(Reply::Progress { cancel_requested: emitter.state.cancel_requested().is_some() })
 }

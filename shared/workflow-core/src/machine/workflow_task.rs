@@ -24,7 +24,7 @@ pub enum WorkflowTask {
         attempt: Attempt,
         /// Who has it.
         dispatch: Dispatch,
-        /// Since when.
+        /// Since when, or since it was last heard of.
         at: Timestamp,
         /// The last event that the worker was given.
         seen: EventId,
@@ -91,6 +91,12 @@ impl Deciding {
             WorkflowTask::None | WorkflowTask::Started { .. } | WorkflowTask::Backoff { .. } => at,
         };
         self.task = WorkflowTask::Started { since, attempt, dispatch: dispatch.clone(), at, seen };
+    }
+
+    pub(crate) fn extended(&mut self, now: Timestamp) {
+        if let WorkflowTask::Started { at, .. } = &mut self.task {
+            *at = now;
+        }
     }
 
     pub(crate) fn completed(&mut self, seen: EventId, at: Timestamp) {

@@ -54,6 +54,11 @@ impl WorkflowTasks {
         Ok(())
     }
 
+    pub(super) fn extended(&mut self, at: Timestamp) -> Verdict {
+        self.running.as_mut().ok_or("a workflow task was extended that no worker had")?.since = at;
+        Ok(())
+    }
+
     pub(super) fn retry_due(&mut self, at: Timestamp, attempt: Attempt) -> Verdict {
         let until = self.back_off.take().ok_or("a back-off ended that never began")?;
         rule(at >= until, || format!("the back-off of the workflow task ended at {at}, not at {until}"))?;

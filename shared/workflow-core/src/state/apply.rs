@@ -81,7 +81,12 @@ impl State {
                 self.signals.insert(id, signal);
                 self.deciding.news(id, at);
             }
-            EventKind::SideEffectRecorded { .. } | EventKind::MarkerRecorded { .. } => {}
+            EventKind::SideEffectRecorded { .. }
+            | EventKind::MarkerRecorded { .. }
+            | EventKind::LocalActivityScheduled { .. }
+            | EventKind::LocalActivityCompleted { .. }
+            | EventKind::LocalActivityFailed { .. }
+            | EventKind::LocalActivityExhausted { .. } => {}
             EventKind::ChildWorkflowStarted { child } => {
                 self.children.insert(id, Child::Awaited { execution_id: child.execution_id, cancel_requested: false });
                 self.awaited_children = self.awaited_children.saturating_add(1);
@@ -136,6 +141,10 @@ impl State {
                 self.requests.forget_oldest(*count);
             }
             Control::ChildStartConfirmed { at, started: _ } => self.passed(*at),
+            Control::WorkflowTaskExtended { at } => {
+                self.passed(*at);
+                self.deciding.extended(*at);
+            }
             Control::SlaBreached { at } => {
                 self.passed(*at);
                 self.sla_breached_at.get_or_insert(*at);

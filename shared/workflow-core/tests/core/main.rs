@@ -6,6 +6,7 @@ mod activities;
 mod children;
 mod closing;
 mod laws;
+mod local_activities;
 mod oracle;
 mod pause;
 mod requests;

@@ -5,6 +5,7 @@
 mod activities;
 mod cancellation;
 mod children;
+mod local;
 mod long_lived_entity_deadline;
 mod queries;
 mod retries;
@@ -28,6 +29,8 @@ async fn main() -> anyhow::Result<()> {
         .activities(activities![retries::book_parcel, timeouts::call_payment_api])
         .workflows(workflows![long_lived_entity_deadline::long_lived_entity_deadline])
         .activities(activities![long_lived_entity_deadline::bill])
+        .workflows(workflows![local::sort_parcels])
+        .activities(activities![local::shelf])
         .history_continue_as_new_threshold(20)
         .worker(retries::with_floor(WorkerConfig::default().with_addresses([address])))
         .build()?;

@@ -5,7 +5,7 @@ use crate::registry::Registry;
 use crate::workflow::run::{Run, RunError};
 use crate::workflow::shared::Told;
 use harvest_ids::*;
-use harvest_sdk_replay::Completion;
+use harvest_sdk_replay::{Completion, LocalActivity, LocalEnd};
 use harvest_workflow_core::decide::decide;
 use harvest_workflow_core::decision::{Reject, Reply, Successor};
 use harvest_workflow_core::defaults::Types;
@@ -104,6 +104,25 @@ impl Bench {
         run.set_told(Told { at: Some(Timestamp::from_millis(self.now)), deadline: self.state.execution_deadline() });
         let decided = run.feed(self.events[from..].iter().cloned()).and_then(|()| run.decide(last_event));
         (decided, self.token(None, attempt, dispatch))
+    }
+
+    /// As [`Bench::task`] for code that runs local activities: `end` says how each ends.
+    pub(super) fn task_with_locals(&mut self, run: &mut Run, mut end: impl FnMut(&LocalActivity) -> LocalEnd) {
+        let dispatch = self.dispatch();
+        let Reply::WorkflowTask { attempt, last_event, .. } = self.input(Input::StartWorkflowTask { dispatch: dispatch.clone() }).unwrap() else {
+            panic!("no workflow task")
+        };
+        let from = usize::try_from(run.next_event().0 - 1).unwrap();
+        run.feed(self.events[from..].iter().cloned()).unwrap();
+        run.begin(last_event).unwrap();
+        while let Some((handle, activity)) = run.locals().pop() {
+            run.end_local(handle, end(&activity)).unwrap();
+        }
+        let completion = run.completion().unwrap();
+        self.complete(self.token(None, attempt, dispatch), completion);
+        let mut again = self.run();
+        again.feed(self.events.iter().cloned()).unwrap();
+        again.replay().unwrap();
     }
 
     pub(super) fn complete(&mut self, token: TaskToken, completion: Completion) -> Reply {

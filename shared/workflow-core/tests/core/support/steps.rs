@@ -53,6 +53,8 @@ pub enum Step {
         pick: usize,
         details: bool,
     },
+    /// The worker that has the task says that it is still at it.
+    Extend,
     Announce {
         pick: usize,
     },
@@ -91,6 +93,11 @@ pub enum Want {
         schedule_to_close: bool,
         heartbeat: bool,
         jitter: bool,
+    },
+    /// An activity that the worker ran on the spot: how often it failed, and whether it had a result then.
+    Local {
+        failures: u32,
+        has_result: bool,
     },
     CancelActivity {
         pick: usize,
@@ -148,6 +155,7 @@ fn want() -> impl Strategy<Value = Want> {
         6 => (1u32..4, any::<[bool; 5]>()).prop_map(|(attempts, [start_to_close, schedule_to_start, schedule_to_close, heartbeat, jitter])| {
             Want::Activity { attempts, start_to_close, schedule_to_start, schedule_to_close, heartbeat, jitter }
         }),
+        2 => (0u32..3, any::<bool>()).prop_map(|(failures, has_result)| Want::Local { failures, has_result }),
         3 => any::<usize>().prop_map(|pick| Want::CancelActivity { pick }),
         4 => (1u64..20_000).prop_map(|millis| Want::Timer { millis }),
         2 => any::<usize>().prop_map(|pick| Want::CancelTimer { pick }),
@@ -205,6 +213,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         14 => any::<usize>().prop_map(|pick| Step::Run { pick }),
         14 => (any::<usize>(), end).prop_map(|(pick, end)| Step::Close { pick, end }),
         4 => (any::<usize>(), any::<bool>()).prop_map(|(pick, details)| Step::Heartbeat { pick, details }),
+        2 => Just(Step::Extend),
         3 => any::<usize>().prop_map(|pick| Step::Announce { pick }),
         3 => any::<usize>().prop_map(|pick| Step::Lose { pick }),
         4 => Just(Step::TakeOver),

@@ -28,6 +28,18 @@ fn variant(value: &impl std::fmt::Debug) -> String {
     format!("{value:?}").chars().take_while(|letter| letter.is_alphanumeric()).collect()
 }
 
+/// The commands of a local activity.
+fn local(commands: &mut Vec<Command>, failures: u32, has_result: bool) {
+    let command = commands.len();
+    commands.push(Command::ScheduleLocalActivity { activity_type: harvest_ids::ActivityType::new("hash").unwrap(), input: payload("1") });
+    commands.extend((1..=failures).map(|attempt| Command::FailLocalActivity { command, attempt: Attempt(attempt), failure: failure("Local") }));
+    if has_result {
+        commands.push(Command::CompleteLocalActivity { command, output: payload("2") });
+    } else if failures > 0 {
+        commands.push(Command::ExhaustLocalActivity { command, attempt: Attempt(failures), timeout: None });
+    }
+}
+
 impl World {
     pub fn new(limits: Limits) -> Self {
         let mut start = started("order-1");
@@ -188,6 +200,12 @@ impl World {
                     self.input(Input::Heartbeat { token, worker_id, details: details.then(|| payload("7")) });
                 }
             }
+            Step::Extend => {
+                if let Some(token) = self.task.clone() {
+                    let worker_id = token.dispatch.worker_id.clone();
+                    self.input(Input::Heartbeat { token, worker_id, details: None });
+                }
+            }
             Step::Announce { pick } => {
                 if let Some(token) = self.attempt(*pick) {
                     let worker_id = token.dispatch.worker_id.clone();
@@ -252,7 +270,13 @@ impl World {
             WorkflowTask::Started { seen, .. } => *seen,
             _ => EventId(0),
         };
-        let commands: Vec<Command> = wants.iter().map(|want| self.command(want)).collect();
+        let mut commands = Vec::new();
+        for want in wants {
+            match want {
+                Want::Local { failures, has_result } => local(&mut commands, *failures, *has_result),
+                other => commands.push(self.command(other)),
+            }
+        }
         let unread = self.run.state.unread_signals().map(|(id, _)| id).filter(|id| *id <= seen);
         let consumed_signals: Vec<EventId> = unread.take(read).collect();
         let before = self.run.state.last_event_id();
@@ -407,6 +431,7 @@ impl World {
                 schedule.options.heartbeat_timeout = heartbeat.then(|| ms(1_500));
                 Command::ScheduleActivity(Box::new(schedule))
             }
+            Want::Local { .. } => unreachable!("it is several commands"),
             Want::CancelActivity { pick } => pick_from(self.started_by(|kind| matches!(kind, EventKind::ActivityScheduled(_))), *pick)
                 .map_or_else(|| timer(1), |activity_id| Command::CancelActivity { activity_id }),
             Want::Timer { millis } => timer(*millis),

@@ -2,7 +2,7 @@
 
 use super::dice::Dice;
 use harvest_ids::{ActivityType, DurationMs, SignalName, TimerName, WorkflowId};
-use harvest_sdk_replay::{Handle, Machine, Recorded, ReplayError, Resolution, Step, Take, WaitKey};
+use harvest_sdk_replay::{Handle, LocalActivity, LocalEnd, LocalFailure, Machine, Recorded, ReplayError, Resolution, Step, Take, WaitKey};
 use harvest_workflow_core::command::{ActivityOptions, Command, ScheduleActivity, StartChildWorkflow};
 use harvest_workflow_core::event::{Event, SideEffectKind, WorkflowStarted};
 use harvest_workflow_core::payload::{Failure, Payload};
@@ -21,6 +21,8 @@ enum Op {
     SignalOrTimer(u64),
     Drain,
     SideEffect,
+    /// An activity on the spot, which fails a few times and may have a result then.
+    Local(u64),
     Child {
         shared: bool,
     },
@@ -73,7 +75,11 @@ impl Code {
                 }
                 Step::Wake(WaitKey::Cancel) => self.machine.finish(Command::CancelWorkflow { reason: "asked to".to_owned() }),
                 Step::Wake(_) => self.program.run(&mut self.machine),
-                Step::AtRest => return Ok(()),
+                Step::AtRest => {
+                    let Some(wanted) = self.machine.locals().next().map(|(handle, activity)| (handle, activity.input.clone())) else { return Ok(()) };
+                    self.machine.end_local(wanted.0, local_end(&wanted.1));
+                    self.program.run(&mut self.machine);
+                }
             }
         }
     }
@@ -90,14 +96,15 @@ impl Program {
     }
 
     fn op(dice: &Dice, depth: u64) -> Op {
-        match dice.below(if depth > 0 { 12 } else { 9 }) {
+        match dice.below(if depth > 0 { 13 } else { 10 }) {
             0..3 => Op::Activities { count: 1 + dice.below(3), attempts: 1 + u32::try_from(dice.below(3)).unwrap(), timeout: dice.one_in(4) },
             3 => Op::Timer(1 + dice.below(3_000)),
             4 | 5 => Op::SignalOrTimer(1 + dice.below(5_000)),
             6 => Op::Drain,
             7 => Op::SideEffect,
             8 => Op::CancelActivity,
-            9 | 10 => Op::Child { shared: dice.one_in(4) },
+            9 => Op::Local(dice.below(4)),
+            10 | 11 => Op::Child { shared: dice.one_in(4) },
             _ => Op::Detached,
         }
     }
@@ -175,6 +182,12 @@ impl Program {
                 }
                 Recorded::Diverged => false,
             },
+            Op::Local(kind) => {
+                if self.waiting.is_empty() {
+                    self.waiting = vec![machine.run_local_activity(local(kind))];
+                }
+                self.first_ended(machine)
+            }
             Op::CancelActivity => self.cancel_after_timer(machine),
         }
     }
@@ -211,6 +224,18 @@ impl Program {
             detached,
         }
     }
+}
+
+fn local(kind: u64) -> LocalActivity {
+    let input = Payload::json(kind.to_string());
+    LocalActivity { activity_type: ActivityType::new("hash").unwrap(), input, options: ActivityOptions::default() }
+}
+
+/// As many failures as the argument says; three are one too many.
+fn local_end(input: &Payload) -> LocalEnd {
+    let failures: usize = serde_json::from_slice(&input.data).unwrap();
+    let failed = LocalFailure { failure: Failure::engine("Local", "on purpose"), timeout: None };
+    LocalEnd { failures: vec![failed; failures], output: (failures < 3).then(|| input.clone()) }
 }
 
 fn signal_name() -> SignalName {
