@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Every variant there is.
-const VARIANTS: [&str; 26] = [
+const VARIANTS: [&str; 30] = [
     "ActivityCancelRequested",
     "ActivityCancelled",
     "ActivityCompleted",
@@ -34,6 +34,10 @@ const VARIANTS: [&str; 26] = [
     "ChildWorkflowFailed",
     "ChildWorkflowSpawnedDetached",
     "ChildWorkflowStarted",
+    "LocalActivityCompleted",
+    "LocalActivityExhausted",
+    "LocalActivityFailed",
+    "LocalActivityScheduled",
     "MarkerRecorded",
     "SideEffectRecorded",
     "SignalReceived",
@@ -79,6 +83,21 @@ async fn everything(ctx: &WorkflowContext) -> Result<String, HarvestError> {
     Ok(format!("{noted} {} {} {failures:?}", taken.3, good?))
 }
 
+/// Fails on its first attempt, and for good when it is told so.
+#[activity(local = true, retry = RetryPolicy::fixed(2, Duration::from_millis(1)))]
+async fn stutter(ctx: &ActivityContext, word: String) -> Result<String, ActivityFailure> {
+    if ctx.attempt() == 1 || word == "never" { Err(ActivityFailure::new("Stuttered", "try again")) } else { Ok(word) }
+}
+
+/// Runs activities on the spot.
+#[workflow]
+async fn stammers(ctx: &WorkflowContext) -> Result<String, HarvestError> {
+    let said = ctx.execute_activity(&stutter, "hello".to_owned()).await?;
+    ctx.timer("breath", Duration::from_millis(10)).await?;
+    let never = ctx.execute_activity(&stutter, "never".to_owned()).await;
+    Ok(format!("{said} {}", never.is_err()))
+}
+
 /// Ends as it is told.
 #[workflow]
 async fn ends(ctx: &WorkflowContext, how: String) -> Result<String, HarvestError> {
@@ -94,7 +113,7 @@ async fn ends(ctx: &WorkflowContext, how: String) -> Result<String, HarvestError
 }
 
 fn code() -> Vec<WorkflowRegistration> {
-    workflows![order::order, everything, ends]
+    workflows![order::order, everything, ends, stammers]
 }
 
 #[test]
@@ -188,6 +207,8 @@ async fn export_endings(world: &World) -> anyhow::Result<()> {
     run.signal("begin", "hello").await?;
     assert_eq!(world.result(&run).await?, "hello 4 complete [true, true, true, true, true, true]");
     save(world, "everything", &run).await?;
+    let stammering = world.start(&stammers, "local-activities", ()).await?;
+    save(world, "local-activities", &stammering).await?;
     for (how, name) in [("fail", "failed"), ("continue", "continued-as-new"), ("cancel", "cancelled"), ("terminate", "terminated")] {
         let handle = world.start(&ends, name, how.to_owned()).await?;
         match how {
@@ -207,7 +228,7 @@ async fn export_endings(world: &World) -> anyhow::Result<()> {
 async fn export_histories() {
     with_fleet(Plan::new(Topology::Dev, "export"), |fleet| async move {
         let world = World::new(&fleet, "export")?;
-        world.serve(workflows![everything, ends], activities![note, refuse])?;
+        world.serve(workflows![everything, ends, stammers], activities![note, refuse, stutter])?;
         export_endings(&world).await?;
         export_orders(&fleet, &world).await
     })
